@@ -1,0 +1,95 @@
+"""The contracts of the parts around the engines: data, workflow, weight transport, launcher, logger, importer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    from core_rl.component import Component
+    from core_rl.data.sample import Prompt, Sample
+    from core_rl.hf.tokenizer import Tokenizer
+    from core_rl.roles.rollout import RolloutContext, RolloutEngine, SamplingParams
+    from core_rl.roles.train import TrainContext, TrainEngine
+
+Split = Literal["train", "eval"]
+
+
+class PromptData(Protocol):
+    """Built as `Data(options)`. `load` raises `DataError` for a source that is missing, broken or empty."""
+
+    def load(self, split: Split, seed: int) -> Sequence[Prompt]:
+        """A sequence of fixed length and order; the loop shuffles. Row i is the same on every call with the same seed."""
+        ...
+
+
+class Workflow(Protocol):
+    """Built as `Workflow(options)`: how one prompt becomes samples (one turn, tools, an environment)."""
+
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        n: int,
+        engine: RolloutEngine,
+        tokenizer: Tokenizer,
+        params: SamplingParams,
+        seed: int,
+    ) -> list[Sample]: ...
+
+
+@attrs.frozen(kw_only=True)
+class SyncReport:
+    """One weight update: the bytes that moved, and the fingerprint both sides agreed on."""
+
+    version: int
+    num_bytes: int
+
+
+class WeightTransport(Protocol):
+    """Built as `Transport(options)`. Moves the trainer's weights to the rollout engine and proves that they arrived."""
+
+    async def sync(self, source: TrainEngine, target: RolloutEngine, version: int) -> SyncReport: ...
+
+
+class Launcher(Protocol):
+    """Built as `Launcher(options)`. Says where engines live; the training loop does not know which one it has."""
+
+    def train_engine(self, component: Component, options: Any, context: TrainContext) -> TrainEngine: ...
+
+    def rollout_engine(self, component: Component, options: Any, context: RolloutContext) -> RolloutEngine: ...
+
+    def close(self) -> None: ...
+
+
+@attrs.frozen(kw_only=True)
+class RunInfo:
+    """What a logger is told at the start. `config` is the resolved run file with secrets masked."""
+
+    name: str
+    dir: Path
+    config: Mapping[str, Any]
+    resumed_from: int | None = None
+    """The step of the checkpoint that the run goes on from; rows of later steps are void."""
+    total_steps: int = 0
+
+
+class Logger(Protocol):
+    """Built as `Logger(options)`. A logger that raises is switched off with one warning; training goes on."""
+
+    def start(self, run: RunInfo) -> None: ...
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None: ...
+
+    def log_samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None: ...
+
+    def finish(self, status: Literal["done", "failed", "interrupted"]) -> None: ...
+
+
+class ConfigImporter(Protocol):
+    """Built as `Importer()`. Reads another system's configuration file into ours."""
+
+    def load(self, path: Path) -> Mapping[str, Any]: ...

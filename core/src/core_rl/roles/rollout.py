@@ -1,0 +1,131 @@
+"""The contract of a rollout engine: token ids in, sampled token ids and their log-probabilities out. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import attrs
+
+from core_rl.data.sample import FinishReason, VersionSpan
+
+if TYPE_CHECKING:
+    from core_rl.hf.spec import ModelSpec
+    from core_rl.roles.train import TrainEngine
+
+
+def _positive(_: Any, attribute: attrs.Attribute[Any], value: float | None) -> None:
+    if value is not None and value <= 0:
+        message = f"{attribute.name} must be above 0, found {value}"
+        raise ValueError(message)
+
+
+@attrs.frozen(kw_only=True)
+class SamplingParams:
+    """How to sample. The defaults sample from the model's own distribution."""
+
+    temperature: float = attrs.field(
+        default=1.0,
+        validator=attrs.validators.ge(0.0),
+        metadata={"help": "divides the logits; 0 is greedy"},
+    )
+    top_p: float = attrs.field(
+        default=1.0,
+        validator=[attrs.validators.gt(0.0), attrs.validators.le(1.0)],
+        metadata={"help": "keep the smallest set of tokens whose probability reaches this"},
+    )
+    top_k: int | None = attrs.field(
+        default=None, validator=_positive, metadata={"help": "keep the k likeliest tokens; null keeps all"}
+    )
+    max_new_tokens: int = attrs.field(
+        default=256, validator=attrs.validators.ge(1), metadata={"help": "a sequence is cut here (finish_reason length)"}
+    )
+    min_new_tokens: int = attrs.field(
+        default=0, validator=attrs.validators.ge(0), metadata={"help": "no end-of-sequence or stop id before this many"}
+    )
+    stop: tuple[str, ...] = attrs.field(
+        default=(), metadata={"help": "texts that end a completion; they stay in it, as token ids do"}
+    )
+    stop_token_ids: tuple[int, ...] = attrs.field(
+        default=(), metadata={"help": "token ids that end a completion, beside the tokenizer's end of sequence"}
+    )
+    ignore_eos: bool = attrs.field(default=False, metadata={"help": "go on after the tokenizer's end of sequence"})
+    frequency_penalty: float = attrs.field(
+        default=0.0, metadata={"help": "taken from a token's logit once for each time it was generated already"}
+    )
+
+
+@attrs.frozen(kw_only=True)
+class GenerateRequest:
+    """One prompt and how many samples of it. Sample k depends on `seed` and k alone, never on what else is in flight."""
+
+    id: str
+    prompt_ids: Sequence[int]
+    params: SamplingParams
+    n: int = attrs.field(default=1, validator=attrs.validators.ge(1))
+    seed: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Completion:
+    """What was sampled. `logprobs` are those of the processed distribution (temperature, top-p, …) it was drawn from.
+
+    The token that ended it (end of sequence, stop id) is the last of `tokens`. `versions` covers every token.
+    """
+
+    tokens: Sequence[int]
+    logprobs: Sequence[float]
+    finish_reason: FinishReason
+    versions: Sequence[VersionSpan]
+
+
+@attrs.frozen(kw_only=True)
+class RolloutContext:
+    """What every rollout engine is built with, beside its own options. An engine in the trainer's process gets it too."""
+
+    model: ModelSpec
+    seed: int
+    train_engine: TrainEngine | None = None
+
+
+PauseMode = Literal["abort", "retract", "keep"]
+
+
+class RolloutEngine(Protocol):
+    """Built as `Engine(options, context)`. Nothing is loaded before `start`."""
+
+    async def start(self) -> None: ...
+
+    async def generate(self, request: GenerateRequest) -> list[Completion]:
+        """`request.n` completions, in order. Many calls may be in flight; each returns as soon as its own are done.
+
+        Raises `DataError` for a prompt that leaves no room in the context.
+        """
+        ...
+
+    async def pause(self, mode: PauseMode = "abort") -> None:
+        """Stop decoding. `abort` returns what there is (finish_reason abort), `retract` starts the requests again from
+        their tokens on resume, `keep` goes on with its caches as they are."""
+        ...
+
+    async def resume(self) -> None: ...
+
+    async def abort(self, request_id: str) -> None: ...
+
+    async def begin_update(self) -> None: ...
+
+    async def update(self, tensors: Sequence[tuple[str, Any]]) -> None: ...
+
+    async def end_update(self, version: int) -> None:
+        """Tokens sampled from here on carry `version`."""
+        ...
+
+    async def fingerprint(self) -> Mapping[str, float]:
+        """`core_rl.fingerprint.fingerprint` of the weights that are served."""
+        ...
+
+    async def close(self) -> None: ...
+
+    def stats(self) -> Mapping[str, float]:
+        """Counters since the last call: tokens, prefill and decode seconds, mean running sequences."""
+        ...
