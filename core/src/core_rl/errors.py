@@ -47,6 +47,10 @@ class DataError(UserError):
     """A data set, prompt or sample that cannot be used."""
 
 
+class PromptTooLongError(DataError):
+    """A prompt that leaves no room for a completion in the model's context."""
+
+
 class ModelError(UserError):
     """A model or tokenizer that cannot be loaded."""
 

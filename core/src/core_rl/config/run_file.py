@@ -34,7 +34,7 @@ class RunSection:
         default="drop", metadata={"help": "what becomes of a sample whose reward raised, hung or was not finite"}
     )
     long_prompts: Literal["drop", "stop"] = attrs.field(
-        default="drop", metadata={"help": "what becomes of a prompt that leaves no room for max_new_tokens in the context"}
+        default="drop", metadata={"help": "what becomes of a prompt that leaves no room for a completion in the context"}
     )
 
 

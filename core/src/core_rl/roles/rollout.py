@@ -99,7 +99,7 @@ class RolloutEngine(Protocol):
     async def generate(self, request: GenerateRequest) -> list[Completion]:
         """`request.n` completions, in order. Many calls may be in flight; each returns as soon as its own are done.
 
-        Raises `DataError` for a prompt that leaves no room in the context.
+        Raises `PromptTooLongError` for a prompt that leaves no room in the context.
         """
         ...
 

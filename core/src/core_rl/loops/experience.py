@@ -1,0 +1,102 @@
+"""From scored groups to a batch to train on: pack, reject, old and reference log-probabilities, advantages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import attrs
+import torch
+
+from core_rl.data.packing import pack
+from core_rl.data.sample import Group
+from core_rl.errors import RewardError
+from core_rl.objective import apply_kl_to_rewards
+
+if TYPE_CHECKING:
+    from core_rl.data.batch import PackedBatch
+    from core_rl.loops.clock import Clock
+    from core_rl.loops.parts import Parts
+    from core_rl.roles.scoring import Rejection
+
+
+def scored_groups(groups: Sequence[Group]) -> list[Group]:
+    """The groups without the samples whose reward failed, and without groups that have none left."""
+    kept = [attrs.evolve(group, samples=[sample for sample in group.samples if sample.reward is not None]) for group in groups]
+    kept = [group for group in kept if group.samples]
+    if not kept:
+        errors = [part.error for group in groups for sample in group.samples for part in sample.reward_parts.values() if part.error]
+        message = f"rewards: every reward of this step failed, first with: {errors[0] if errors else 'no sample was scored'}"
+        raise RewardError(message)
+    return kept
+
+
+def make_experience(parts: Parts, groups: Sequence[Group], clock: Clock) -> tuple[PackedBatch, dict[str, float]]:
+    """The batch with `advantages` and whatever the objective needs, and the metrics of how it was made.
+
+    Rejections narrow `loss_mask` and leave the sequences in place, so that group statistics are those of all samples; an
+    engine spends nothing on a sequence without a token in the mask. When the mask is empty there is nothing to learn.
+    """
+    batch = pack(scored_groups(groups))
+    sampled = batch.loss_mask.sum()
+    batch, early = _reject(parts.early_rejections, batch)
+    with clock("logprob"):
+        batch = _with_logprobs(parts, batch)
+    kl = parts.algorithm.kl
+    if kl.coef > 0 and kl.place == "reward":
+        batch = apply_kl_to_rewards(batch, kl)
+    batch = batch.with_tokens(**parts.advantage(batch))
+    batch, late = _reject(parts.late_rejections, batch)
+    kept = batch.loss_mask.sum()
+    counts = {
+        "batch/tokens": float(batch.num_tokens),
+        "batch/sequences": float(batch.num_sequences),
+        "batch/loss_tokens": float(kept),
+        "batch/rejected_frac": float(1 - kept / sampled.clamp(min=1)),
+    }
+    return batch, counts | early | late | _advantage_metrics(batch)
+
+
+def minibatches(batch: PackedBatch, count: int) -> list[PackedBatch]:
+    """`count` parts of nearly equal numbers of groups, in order; groups stay whole."""
+    group = batch["group"].tolist()
+    members: dict[int, list[int]] = {}
+    for sequence, name in enumerate(group):
+        members.setdefault(name, []).append(sequence)
+    names = list(members)
+    bounds = [round(part * len(names) / count) for part in range(count + 1)]
+    parts = [[s for name in names[low:high] for s in members[name]] for low, high in pairwise(bounds)]
+    return [batch.select(part) for part in parts if part]
+
+
+def _with_logprobs(parts: Parts, batch: PackedBatch) -> PackedBatch:
+    if not batch.loss_mask.any():
+        return batch
+    if parts.proximal == "recompute":
+        batch = batch.with_tokens(old_logprobs=parts.train.forward(batch, ["logprobs"])["logprobs"])
+    elif parts.proximal == "rollout":
+        batch = batch.with_tokens(old_logprobs=batch["rollout_logprobs"])
+    if parts.needs_reference:
+        batch = batch.with_tokens(ref_logprobs=parts.train.forward(batch, ["logprobs"], weights="reference")["logprobs"])
+    return batch
+
+
+def _reject(rejections: Sequence[Rejection], batch: PackedBatch) -> tuple[PackedBatch, dict[str, float]]:
+    metrics: dict[str, float] = {}
+    for rejection in rejections:
+        verdict = rejection(batch)
+        batch = batch.with_loss_mask(batch.loss_mask & verdict.keep)
+        if verdict.weights is not None:
+            weights = batch["weights"] * verdict.weights if "weights" in batch else verdict.weights
+            batch = batch.with_tokens(weights=weights)
+        metrics |= verdict.metrics
+    return batch, metrics
+
+
+def _advantage_metrics(batch: PackedBatch) -> dict[str, float]:
+    advantages = batch["advantages"][batch.loss_mask]
+    if advantages.numel() == 0:
+        return {}
+    low, high = torch.aminmax(advantages)
+    return {"advantage/mean": float(advantages.mean()), "advantage/min": float(low), "advantage/max": float(high)}

@@ -1,0 +1,135 @@
+"""`core-rl train`: everything around the loop, in order. Cheap checks come first, so that a mistake costs seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from core_rl.capabilities import check_capabilities
+from core_rl.config.load import load_run_file
+from core_rl.config.show import to_dict, to_yaml
+from core_rl.errors import CheckpointError, DataError
+from core_rl.loops.inspect import load_held_out
+from core_rl.loops.journal import Journal
+from core_rl.loops.online import Position, train_online
+from core_rl.loops.parts import assemble
+from core_rl.loops.session import INTERRUPTED, Session
+from core_rl.plugins.build import build
+from core_rl.plugins.catalogue import Catalogue
+from core_rl.roles.parts import RunInfo
+from core_rl.run.checkpoints import Checkpoints
+from core_rl.run.directory import RunDirectory
+from core_rl.run.manifest import Manifest
+from core_rl.run.signals import Interrupts
+
+if TYPE_CHECKING:
+    from core_rl.config.run_file import RunFile
+    from core_rl.data.sample import Prompt
+    from core_rl.loops.parts import Parts
+    from core_rl.run.checkpoints import Checkpoint
+
+Status = Literal["done", "failed", "interrupted"]
+
+
+def train(path: Path, overrides: Sequence[str], *, resume: str | None) -> int:
+    """Run to the end. Exit code 0, or 130 when Ctrl-C ended it after a saved step."""
+    file = load_run_file(path, overrides)
+    check_capabilities(file)
+    catalogue = Catalogue.discover(allow=file.plugins.allow, block=file.plugins.block)
+    prompts, held_out = _load_data(file)
+    directory = _directory(file, resume)
+    checkpoints = Checkpoints(directory.checkpoints, file.checkpoint)
+    checkpoint = _checkpoint(checkpoints, directory) if resume else None
+    start = Position(**checkpoint.state) if checkpoint else Position()
+
+    manifest = Manifest.begin(directory, file, catalogue, resumed_from=start.step if checkpoint else None)
+    directory.write_config(to_yaml(file))
+    info = RunInfo(
+        name=file.run.name,
+        dir=directory.path,
+        config=to_dict(file),
+        resumed_from=start.step if checkpoint else None,
+        total_steps=file.run.steps,
+    )
+    journal = Journal([(selection.name, build(selection)) for selection in file.loggers])
+    status: Status = "failed"
+    hooks = catalogue.manager.hook
+    with Interrupts() as interrupts:
+        session = Session(journal=journal, checkpoints=checkpoints, hooks=hooks, interrupted=interrupts.requested)
+        parts = assemble(file)
+        try:
+            journal.start(info)
+            reason = asyncio.run(_train(parts, session, info, prompts, held_out, checkpoint, start))
+            status = "interrupted" if reason == INTERRUPTED else "done"
+            if status == "done" and file.checkpoint.export_hf:
+                parts.train.save_hf(directory.path / "model")
+        except KeyboardInterrupt:
+            status = "interrupted"
+            raise
+        finally:
+            parts.close()
+            journal.finish(status)
+            manifest.end(status)
+            hooks.core_rl_run_end(run=info, status=status)
+    return _farewell(directory, path, reason)
+
+
+async def _train(
+    parts: Parts,
+    session: Session,
+    info: RunInfo,
+    prompts: Sequence[Prompt],
+    held_out: Sequence[Prompt],
+    checkpoint: Checkpoint | None,
+    start: Position,
+) -> str:
+    parts.train.setup()
+    if checkpoint is not None:
+        parts.train.load(checkpoint.path)
+    await parts.rollout.start()
+    try:
+        session.hooks.core_rl_run_start(run=info)
+        return await train_online(parts, session, prompts=prompts, held_out=held_out, start=start)
+    finally:
+        await parts.rollout.close()
+
+
+def _load_data(file: RunFile) -> tuple[Sequence[Prompt], Sequence[Prompt]]:
+    prompts: Sequence[Prompt] = build(file.data).load("train", file.run.seed)
+    if len(prompts) == 0:
+        message = f"data: {file.data.name} has no rows to train on"
+        raise DataError(message)
+    return prompts, load_held_out(file) if file.eval.every else ()
+
+
+def _directory(file: RunFile, resume: str | None) -> RunDirectory:
+    root = Path(file.run.dir)
+    if resume is None:
+        return RunDirectory.create(root, file.run.name)
+    if resume != "latest":
+        return RunDirectory.open(Path(resume))
+    return RunDirectory.latest(root, file.run.name)
+
+
+def _checkpoint(checkpoints: Checkpoints, directory: RunDirectory) -> Checkpoint:
+    found = checkpoints.newest_good()
+    for problem in checkpoints.problems:
+        print(f"core-rl: warning: {problem}", file=sys.stderr)
+    if found is None:
+        message = f"--resume: {directory.path} has no good checkpoint; start again without --resume"
+        raise CheckpointError(message)
+    print(f"Resuming from step {found.step}: {found.path}", file=sys.stderr)
+    return found
+
+
+def _farewell(directory: RunDirectory, path: Path, reason: str) -> int:
+    if reason == INTERRUPTED:
+        print(f"Stopped and saved. Go on with: core-rl train {path} --resume {directory.path}", file=sys.stderr)
+        return 130
+    if reason != "done":
+        print(f"Stopped: {reason}", file=sys.stderr)
+    print(f"Run folder: {directory.path}", file=sys.stderr)
+    return 0
