@@ -26,7 +26,9 @@ def scored_groups(groups: Sequence[Group]) -> list[Group]:
     kept = [attrs.evolve(group, samples=[sample for sample in group.samples if sample.reward is not None]) for group in groups]
     kept = [group for group in kept if group.samples]
     if not kept:
-        errors = [part.error for group in groups for sample in group.samples for part in sample.reward_parts.values() if part.error]
+        errors = [
+            part.error for group in groups for sample in group.samples for part in sample.reward_parts.values() if part.error
+        ]
         message = f"rewards: every reward of this step failed, first with: {errors[0] if errors else 'no sample was scored'}"
         raise RewardError(message)
     return kept

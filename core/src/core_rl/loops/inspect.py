@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-def evaluate_target(target: Path, overrides: Sequence[str], *, step: int | None) -> tuple[dict[str, float], list[dict[str, Any]]]:
+def evaluate_target(
+    target: Path, overrides: Sequence[str], *, step: int | None
+) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """Metrics on the held-out prompts, and a row for each completion."""
     file, checkpoint = _open(target, overrides, step)
     held_out = load_held_out(file)
@@ -59,9 +61,7 @@ def generate_from(
     prompt = _prompt(text, system=system, raw=raw)
 
     async def work(parts: Parts) -> list[Sample]:
-        return await parts.workflow.run(
-            prompt, n=n, engine=parts.rollout, tokenizer=parts.tokenizer, params=params, seed=seed
-        )
+        return await parts.workflow.run(prompt, n=n, engine=parts.rollout, tokenizer=parts.tokenizer, params=params, seed=seed)
 
     if file is None:
         return asyncio.run(_generate_with_model(ModelSpec(path=target), prompt, params, n=n, seed=seed))

@@ -30,7 +30,8 @@ def train_metrics(reports: Sequence[StepReport]) -> dict[str, float]:
         return {"optim/skipped": 0.0, "optim/steps": 0.0}
     names = dict.fromkeys(name for report in reports for name in report.metrics)
     merged = {
-        name: (max if name.endswith("_max") else _mean)([r.metrics[name] for r in reports if name in r.metrics]) for name in names
+        name: (max if name.endswith("_max") else _mean)([r.metrics[name] for r in reports if name in r.metrics])
+        for name in names
     }
     return merged | {
         "loss": _mean([report.loss for report in reports]),

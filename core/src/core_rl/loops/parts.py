@@ -66,7 +66,8 @@ def needs_reference(algorithm: AlgorithmConfig) -> bool:
 
 def proximal_mode(algorithm: AlgorithmConfig) -> str:
     """Where old log-probabilities come from: `auto` reuses the training forward when the batch is one optimizer step
-    and nothing needs them earlier."""
+    and nothing needs them earlier.
+    """
     if algorithm.proximal != "auto":
         return algorithm.proximal
     chosen = (algorithm.advantage, *algorithm.rejections)

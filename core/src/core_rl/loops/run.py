@@ -62,7 +62,9 @@ def train(path: Path, overrides: Sequence[str], *, resume: str | None) -> int:
         parts = assemble(file)
         try:
             journal.start(info)
-            reason = asyncio.run(_train(parts, session, info, prompts, held_out, checkpoint, start))
+            reason = asyncio.run(
+                _train(parts, session, info, prompts=prompts, held_out=held_out, checkpoint=checkpoint, start=start)
+            )
             status = "interrupted" if reason == INTERRUPTED else "done"
             if status == "done" and file.checkpoint.export_hf:
                 parts.train.save_hf(directory.path / "model")
@@ -81,6 +83,7 @@ async def _train(
     parts: Parts,
     session: Session,
     info: RunInfo,
+    *,
     prompts: Sequence[Prompt],
     held_out: Sequence[Prompt],
     checkpoint: Checkpoint | None,

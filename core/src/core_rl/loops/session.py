@@ -38,4 +38,4 @@ class Session:
         return reason
 
     def save(self, train: TrainEngine, position: Position) -> None:
-        self.checkpoints.save(position.step, lambda folder: train.save(folder), attrs.asdict(position))
+        self.checkpoints.save(position.step, train.save, attrs.asdict(position))
