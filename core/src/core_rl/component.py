@@ -6,6 +6,7 @@ This module imports nothing heavy: listing plugins reads components and never im
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -30,6 +31,13 @@ def _check_reference(_: Component, attribute: attrs.Attribute[Any], value: Any) 
         raise ValueError(message)
 
 
+def _names(value: Iterable[str]) -> frozenset[str]:
+    if isinstance(value, str):
+        message = f"needs and provides are sets of capability names, found the text {value!r}"
+        raise ValueError(message)  # noqa: TRY004 - all that can be wrong with a component is a ValueError
+    return frozenset(value)
+
+
 @attrs.frozen(kw_only=True)
 class Component:
     """One thing that a run file can select by name.
@@ -42,5 +50,5 @@ class Component:
     target: str = attrs.field(validator=_check_reference)
     config: str | None = attrs.field(default=None, validator=_check_reference)
     summary: str = ""
-    needs: frozenset[str] = attrs.field(default=frozenset(), converter=frozenset)
-    provides: frozenset[str] = attrs.field(default=frozenset(), converter=frozenset)
+    needs: frozenset[str] = attrs.field(default=frozenset(), converter=_names)
+    provides: frozenset[str] = attrs.field(default=frozenset(), converter=_names)

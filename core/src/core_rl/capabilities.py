@@ -1,0 +1,132 @@
+"""Capabilities: what a component needs from the others, checked before any model is loaded.
+
+A component names what it `needs` and what it `provides`. A need is met when any selected component provides it; what is marked
+`every` in the table must come from each of its givers. A plugin may use names of its own between its own components.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from core_rl.errors import CapabilityError
+
+if TYPE_CHECKING:
+    from core_rl.config.run_file import RunFile
+    from core_rl.config.selection import Selection
+    from core_rl.roles.rollout import SamplingParams
+
+
+@attrs.frozen
+class Capability:
+    """What a name means, and the kinds of component that one looks to for it (none: the training loop gives it)."""
+
+    help: str
+    givers: tuple[str, ...]
+    every: bool = False
+
+
+_TRAIN, _ROLLOUT = ("train_engine",), ("rollout_engine",)
+
+CAPABILITIES: dict[str, Capability] = {
+    "rollout_logprobs": Capability("log-probability of every sampled token, from the engine that sampled it", _ROLLOUT),
+    "processed_logprobs": Capability(
+        "rollout log-probabilities are those of the processed distribution (temperature, top-p, top-k, penalties)", _ROLLOUT
+    ),
+    "old_logprobs": Capability("log-probabilities of the policy before the update", _TRAIN),
+    "ref_logprobs": Capability("log-probabilities of a frozen reference policy", _TRAIN),
+    "entropy": Capability("entropy of the policy at every token", _TRAIN),
+    "entropy_grad": Capability("entropy that carries a gradient", _TRAIN),
+    "values": Capability("a critic's value at every token", _TRAIN),
+    "rewards": Capability("a reward of every sequence: at least one entry of `rewards`", ("reward",)),
+    "group": Capability("the group (prompt) of every sequence; the training loop always gives it", ()),
+    "shared_weights": Capability(
+        "trainer and sampler read the same tensors in one process", ("train_engine", "rollout_engine"), every=True
+    ),
+    "lora": Capability("training of low-rank adapters", _TRAIN),
+    "packing": Capability("training on packed sequences, without padding", _TRAIN),
+    "prefix_sharing": Capability("the prompt of a group is computed once in training", _TRAIN),
+}
+"""Every capability name of the core."""
+
+
+@attrs.frozen
+class _Need:
+    who: str
+    name: str
+
+
+def check_capabilities(run_file: RunFile) -> None:
+    """Compare the needs of everything that a resolved run file selects with what is provided.
+
+    Raises:
+        CapabilityError: one line for each need that is not met, naming who needs it and who does not give it.
+    """
+    from core_rl.plugins.selected import selected
+
+    selections = list(selected(run_file))
+    needs = [
+        _Need(_titled(path, one), name) for path, one in selections if one.component for name in sorted(one.component.needs)
+    ]
+    needs += _needs_of_settings(run_file, selections)
+    problems = [problem for need in needs if (problem := _unmet(need, selections)) is not None]
+    if problems:
+        raise CapabilityError("\n".join(dict.fromkeys(problems)))
+
+
+def _needs_of_settings(run_file: RunFile, selections: list[tuple[str, Selection]]) -> Iterator[_Need]:
+    """What numbers in the run file ask for, beside the components."""
+    algorithm = run_file.algorithm.options
+    kl, entropy_coef = getattr(algorithm, "kl", None), getattr(algorithm, "entropy_coef", 0.0)
+    proximal = getattr(algorithm, "proximal", "auto")
+    if kl is not None and kl.coef > 0:
+        yield _Need(f"algorithm.kl.coef={kl.coef:g}", "ref_logprobs")
+    if entropy_coef != 0:
+        yield _Need(f"algorithm.entropy_coef={entropy_coef:g}", "entropy_grad")
+    if proximal == "rollout":
+        yield _Need("algorithm.proximal=rollout", "rollout_logprobs")
+    readers = [_titled(path, one) for path, one in selections if one.component and "rollout_logprobs" in one.component.needs]
+    if proximal == "rollout":
+        readers.append("algorithm.proximal=rollout")
+    processing = _processing(run_file.sampling)
+    if readers and processing:
+        yield _Need(f"{readers[0]} with sampling.{processing}", "processed_logprobs")
+
+
+def _processing(params: SamplingParams) -> str | None:
+    """The first setting that makes the sampled distribution another than the model's own."""
+    changes: dict[str, tuple[Any, Any]] = {
+        "temperature": (params.temperature, 1.0),
+        "top_p": (params.top_p, 1.0),
+        "top_k": (params.top_k, None),
+        "min_new_tokens": (params.min_new_tokens, 0),
+        "frequency_penalty": (params.frequency_penalty, 0.0),
+    }
+    return next((f"{name}={value}" for name, (value, neutral) in changes.items() if value != neutral), None)
+
+
+def _unmet(need: _Need, selections: list[tuple[str, Selection]]) -> str | None:
+    capability = CAPABILITIES.get(need.name, Capability("", ()))
+    if need.name in CAPABILITIES and not capability.givers:
+        return None
+    givers = [(path, one) for path, one in selections if one.kind in capability.givers]
+    if need.name == "rewards":
+        return None if givers else f"{need.who} needs rewards, and `rewards` is empty: name at least one"
+    lacking = [(path, one) for path, one in givers if not _provides(one, need.name)]
+    if (capability.every and not lacking) or (not capability.every and any(_provides(one, need.name) for _, one in selections)):
+        return None
+    if not lacking:
+        return f"{need.who} needs {need.name}, and nothing that is selected provides it"
+    blamed = " and ".join(f"{_titled(path, one)} does not provide it" for path, one in lacking)
+    meaning = f" ({capability.help})" if capability.help else ""
+    return f"{need.who} needs {need.name}{meaning}, and {blamed}"
+
+
+def _provides(selection: Selection, name: str) -> bool:
+    return selection.component is not None and name in selection.component.provides
+
+
+def _titled(path: str, selection: Selection) -> str:
+    return f"{path}: {selection.name}"

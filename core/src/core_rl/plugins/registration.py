@@ -1,0 +1,103 @@
+"""What a plugin module registers, checked: its hooks by name, arguments and mark, and the components they return."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pluggy
+
+from core_rl import hookspecs
+from core_rl.component import Component
+from core_rl.errors import PluginError
+from core_rl.kinds import KINDS
+from core_rl.plugins.suggest import did_you_mean
+
+PROJECT = "core_rl"
+HOOKS: dict[str, tuple[str, ...]] = {
+    name: tuple(inspect.signature(function).parameters)
+    for name, function in vars(hookspecs).items()
+    if name.startswith("core_rl_") and inspect.isfunction(function)
+}
+"""Every hook and the names of its arguments."""
+
+_KIND_OF_HOOK = {hook: kind for kind, hook in KINDS.items()}
+
+
+def new_manager() -> pluggy.PluginManager:
+    """A plugin manager that knows our hooks and no plugin."""
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(hookspecs)
+    return manager
+
+
+def registered_components(plugin: Any, manager: pluggy.PluginManager) -> tuple[tuple[str, Component], ...]:
+    """(kind, component) of everything that a plugin module registers.
+
+    Raises:
+        PluginError: a hook is unknown, unmarked or wrong in its arguments, or returned something else than components.
+    """
+    hooks = dict(_hooks(plugin, manager))
+    if not hooks:
+        message = "implements no hook of core-rl (see docs/hooks.md)"
+        raise PluginError(message)
+    found: list[tuple[str, Component]] = []
+    for hook, function in hooks.items():
+        kind = _KIND_OF_HOOK.get(hook)
+        if kind is not None:
+            found += [(kind, component) for component in _components(hook, function)]
+    names = [(kind, component.name) for kind, component in found]
+    for kind, name in names:
+        if names.count((kind, name)) > 1:
+            message = f"registers the {kind} {name!r} twice"
+            raise PluginError(message)
+    return tuple(found)
+
+
+def _hooks(plugin: Any, manager: pluggy.PluginManager) -> Iterator[tuple[str, Any]]:
+    for attribute in dir(plugin):
+        options = manager.parse_hookimpl_opts(plugin, attribute)
+        if options is None:
+            _refuse_unmarked(plugin, attribute)
+            continue
+        hook, function = options["specname"] or attribute, getattr(plugin, attribute)
+        if hook not in HOOKS:
+            message = f"implements {hook}, which is no hook of core-rl{did_you_mean(hook, HOOKS)}"
+            raise PluginError(message)
+        if options["wrapper"] or options["hookwrapper"]:
+            message = f"{hook} is a hook wrapper; core-rl's hooks take plain implementations"
+            raise PluginError(message)
+        _check_arguments(hook, function)
+        yield hook, function
+
+
+def _refuse_unmarked(plugin: Any, attribute: str) -> None:
+    if attribute in HOOKS and inspect.isroutine(getattr(plugin, attribute)):
+        message = f"{attribute} is not marked @core_rl.hookimpl, so it would never be called"
+        raise PluginError(message)
+
+
+def _check_arguments(hook: str, function: Any) -> None:
+    for argument in inspect.signature(function).parameters:
+        if argument not in HOOKS[hook]:
+            has = ", ".join(HOOKS[hook]) or "none"
+            message = f"{hook} takes the argument {argument!r}; the hook's arguments are: {has}"
+            raise PluginError(message)
+
+
+def _components(hook: str, function: Any) -> Iterator[Component]:
+    returned = function()
+    if isinstance(returned, str | bytes) or not hasattr(returned, "__iter__"):
+        message = f"{hook} returned {_shown(returned)}; it returns a list of Component"
+        raise PluginError(message)
+    for item in returned:
+        if not isinstance(item, Component):
+            message = f"{hook} returned a list with {_shown(item)} in it; every item is a Component"
+            raise PluginError(message)
+        yield item
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"
