@@ -1,4 +1,4 @@
-"""The kinds of component, and the registration hook of each."""
+"""The kinds of component: the registration hook of each, and the contract that its targets follow."""
 
 from __future__ import annotations
 
@@ -17,3 +17,19 @@ KINDS: dict[str, str] = {
     "logger": "core_rl_loggers",
     "config_importer": "core_rl_config_importers",
 }
+
+ROLES: dict[str, str] = {
+    "loss": "core_rl.roles.scoring:Loss",
+    "advantage": "core_rl.roles.scoring:Advantage",
+    "rejection": "core_rl.roles.scoring:Rejection",
+    "reward": "core_rl.roles.scoring:Reward",
+    "train_engine": "core_rl.roles.train:TrainEngine",
+    "rollout_engine": "core_rl.roles.rollout:RolloutEngine",
+    "weight_transport": "core_rl.roles.parts:WeightTransport",
+    "launcher": "core_rl.roles.parts:Launcher",
+    "data": "core_rl.roles.parts:PromptData",
+    "workflow": "core_rl.roles.parts:Workflow",
+    "logger": "core_rl.roles.parts:Logger",
+    "config_importer": "core_rl.roles.parts:ConfigImporter",
+}
+"""The protocol of each kind. An algorithm has none: its target is its options class."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+_A_LINE = 16
+
 
 def closest(name: str, known: Iterable[str]) -> str | None:
     """The known name that a slip of the finger most likely meant."""
@@ -15,6 +17,9 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'grpo'?`, or nothing."""
-    match = closest(name, known)
-    return f"; did you mean {match!r}?" if match else ""
+    """A clause to add to a message: the nearest name, else all of them when a line holds them."""
+    names = list(known)
+    match = closest(name, names)
+    if match is not None:
+        return f"; did you mean `{match}`?"
+    return f"; there are: {', '.join(names)}" if names and len(names) <= _A_LINE else ""
