@@ -1,0 +1,259 @@
+"""From the rows of a data set to prompts: which field is what, templates, ids, the held-out split. Torch-free.
+
+Every data plugin whose source is a table uses this, so that they share their options and their error messages.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import attrs
+
+from core_rl.data.sample import Message, Prompt
+from core_rl.errors import DataError
+from core_rl.roles.parts import Split
+
+PROMPT_FIELDS = ("prompt", "messages", "question", "problem")
+ANSWER_FIELDS = ("answer", "solution", "ground_truth", "label")
+ROLES = ("system", "user", "assistant", "tool", "developer")
+
+_SLOT = re.compile(r"\{\{(\w+)\}\}|\{([A-Za-z_]\w*)\}")
+
+
+def check_regex(_: Any, attribute: attrs.Attribute[Any], value: str | None) -> None:
+    """An attrs validator: the value is a regular expression, or None."""
+    try:
+        re.compile(value or "")
+    except re.error as error:
+        message = f"{attribute.name} is not a regular expression: {error} in {value!r}"
+        raise ValueError(message) from None
+
+
+def check_fraction(_: Any, attribute: attrs.Attribute[Any], value: float | None) -> None:
+    """An attrs validator: the value is between 0 and 1, both excluded, or None."""
+    if value is not None and not 0.0 < value < 1.0:
+        message = f"{attribute.name} is a fraction between 0 and 1, found {value}"
+        raise ValueError(message)
+
+
+@attrs.frozen(kw_only=True)
+class RowOptions:
+    """How a row becomes a prompt. A data plugin's config inherits these."""
+
+    prompt_field: str | None = attrs.field(
+        default=None,
+        metadata={
+            "help": "the field with the prompt, text or a list of messages; null: the first of " + ", ".join(PROMPT_FIELDS)
+        },
+    )
+    answer_field: str | None = attrs.field(
+        default=None,
+        metadata={"help": "the field with the reference answer; null: the first of " + ", ".join(ANSWER_FIELDS) + ", if any"},
+    )
+    answer_regex: str | None = attrs.field(
+        default=None,
+        validator=check_regex,
+        metadata={"help": "takes the answer out of its field: the last match, its first group if it has one"},
+    )
+    id_field: str | None = attrs.field(default=None, metadata={"help": "the field with the row's id; null numbers the rows"})
+    format: Literal["chat", "text"] = attrs.field(
+        default="chat",
+        metadata={"help": "chat: text becomes a user message; text: it goes to the model without a chat template"},
+    )
+    system_prompt: str | None = attrs.field(
+        default=None, metadata={"help": "put before every prompt; a row that has a system message keeps its own"}
+    )
+    template: str | None = attrs.field(
+        default=None, metadata={"help": "the prompt's text, with {field} for a field of the row; {{field}} stays as {field}"}
+    )
+    limit: int | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.ge(1)),
+        metadata={"help": "only the first so many rows of each split"},
+    )
+
+
+@attrs.frozen
+class Row:
+    """A row and its place. `place` names the row in errors and, without an id field, is its id."""
+
+    place: str
+    fields: Mapping[str, Any]
+
+
+def rows_to_prompts(rows: Iterable[Row], options: RowOptions, *, source: str) -> list[Prompt]:
+    """The prompts of a table, in its order.
+
+    Raises:
+        DataError: a row that is no prompt (its place and what is wrong), two rows of one id, or no row at all.
+    """
+    prompts: list[Prompt] = []
+    places: dict[str, str] = {}
+    for row in rows:
+        prompt = row_to_prompt(row, options)
+        if prompt.id in places:
+            message = f"{row.place}: id {prompt.id!r} is that of {places[prompt.id]} too; ids differ, or leave id_field out"
+            raise DataError(message)
+        places[prompt.id] = row.place
+        prompts.append(prompt)
+    if not prompts:
+        message = f"{source}: there are no rows in it"
+        raise DataError(message)
+    return prompts
+
+
+def row_to_prompt(row: Row, options: RowOptions) -> Prompt:
+    """One row. Fields that are neither prompt nor answer become the prompt's metadata."""
+    prompt_field = _prompt_field(row, options)
+    answer_field = _chosen(row, options.answer_field, "answer_field", ANSWER_FIELDS)
+    used = {prompt_field, answer_field}
+    return make_prompt(
+        id=row.place if options.id_field is None else str(_value(row, options.id_field, "id_field")),
+        content=row.fields[prompt_field] if options.template is None else fill(options.template, row),
+        place=f"{row.place}, field {prompt_field!r}" if options.template is None else row.place,
+        format=options.format,
+        system_prompt=options.system_prompt,
+        answer=None if answer_field is None else _answer(row, answer_field, options.answer_regex),
+        metadata={name: value for name, value in row.fields.items() if name not in used},
+    )
+
+
+def make_prompt(
+    *,
+    id: str,  # noqa: A002 — the name of the record's field
+    content: Any,
+    place: str,
+    format: Literal["chat", "text"],  # noqa: A002 — the name of the option
+    system_prompt: str | None,
+    answer: Any,
+    metadata: Mapping[str, Any],
+) -> Prompt:
+    """A prompt of text or messages. `place` begins the error when `content` is neither."""
+    if isinstance(content, str):
+        if not content.strip():
+            message = f"{place}: the prompt is empty"
+            raise DataError(message)
+        if format == "text":
+            text = content if system_prompt is None else f"{system_prompt}\n\n{content}"
+            return Prompt(id=id, text=text, answer=answer, metadata=metadata)
+        messages: tuple[Message, ...] = ({"role": "user", "content": content},)
+    else:
+        messages = _messages(content, place)
+        if format == "text":
+            message = f"{place}: format text wants text, found a list of messages; use format: chat"
+            raise DataError(message)
+    if system_prompt is not None and messages[0]["role"] != "system":
+        messages = ({"role": "system", "content": system_prompt}, *messages)
+    return Prompt(id=id, messages=messages, answer=answer, metadata=metadata)
+
+
+def fill(template: str, row: Row) -> str:
+    r"""The template with the row's fields in it. Braces around anything but a name stay as they are: `\boxed{}` is text."""
+
+    def one(match: re.Match[str]) -> str:
+        literal, name = match.groups()
+        return "{" + literal + "}" if literal else str(_value(row, name, "template"))
+
+    return _SLOT.sub(one, template)
+
+
+def held_out(prompts: Sequence[Prompt], split: Split, fraction: float, *, source: str) -> list[Prompt]:
+    """The part of one table that is `split`, by a hash of what is asked: no prompt is on both sides, whatever the order.
+
+    Raises:
+        DataError: that part is empty.
+    """
+    chosen = [prompt for prompt in prompts if (_place_of(prompt) < fraction) == (split == "eval")]
+    if not chosen:
+        message = f"{source}: eval_fraction {fraction:g} of {len(prompts)} rows leaves none for the {split} split; change it"
+        raise DataError(message)
+    return chosen
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or what there is, to end an error message with."""
+    known = [str(item) for item in names]
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return "; it has " + (", ".join(map(repr, known[:12])) if known else "no fields")
+
+
+def _place_of(prompt: Prompt) -> float:
+    """A number in [0, 1) that follows from what is asked, not from the row's id or answer."""
+    asked = prompt.text if prompt.text is not None else json.dumps([dict(message) for message in prompt.messages or ()])
+    return int.from_bytes(hashlib.blake2b(asked.encode(), digest_size=8).digest(), "big") / 2**64
+
+
+def _prompt_field(row: Row, options: RowOptions) -> str | None:
+    if options.template is not None and options.prompt_field is None:
+        return None
+    field = _chosen(row, options.prompt_field, "prompt_field", PROMPT_FIELDS)
+    if field is None:
+        has = ", ".join(map(repr, row.fields)) or "no fields"
+        message = f"{row.place}: no prompt: none of the fields {', '.join(PROMPT_FIELDS)}; set prompt_field, it has {has}"
+        raise DataError(message)
+    return field
+
+
+def _chosen(row: Row, named: str | None, option: str, candidates: Sequence[str]) -> str | None:
+    if named is not None:
+        _value(row, named, option)
+        return named
+    return next((name for name in candidates if row.fields.get(name) is not None), None)
+
+
+def _value(row: Row, name: str, option: str) -> Any:
+    value = row.fields.get(name)
+    if value is None:
+        state = "is null" if name in row.fields else "is missing"
+        hint = "" if name in row.fields else nearest(name, row.fields)
+        message = f"{row.place}: field {name!r} ({option}) {state}{hint}"
+        raise DataError(message)
+    return value
+
+
+def _answer(row: Row, field: str, pattern: str | None) -> Any:
+    value = row.fields[field]
+    if pattern is None:
+        return value
+    matches = list(re.finditer(pattern, str(value)))
+    if not matches:
+        message = f"{row.place}, field {field!r}: answer_regex {pattern!r} matches nowhere in {str(value)[-80:]!r}"
+        raise DataError(message)
+    last = matches[-1]
+    return (last.group(1) if last.re.groups else last.group()).strip()
+
+
+def _messages(content: Any, place: str) -> tuple[Message, ...]:
+    if not isinstance(content, Sequence) or isinstance(content, bytes) or not content:
+        message = f"{place}: a prompt is text or a list of messages {{role, content}}, found {_kind(content)}"
+        raise DataError(message)
+    messages = tuple(_message(item, f"{place}, message {number}") for number, item in enumerate(content, start=1))
+    if messages[-1]["role"] == "assistant":
+        message = (
+            f"{place}: the last message is the assistant's, so nothing is asked; a prompt ends with the user's or a tool's"
+        )
+        raise DataError(message)
+    return messages
+
+
+def _message(item: Any, place: str) -> Message:
+    present = {str(key): value for key, value in item.items() if value is not None} if isinstance(item, Mapping) else {}
+    if not {"role", "content"} <= set(present) or not all(isinstance(value, str) for value in present.values()):
+        found = ", ".join(f"{key}: {_kind(value)}" for key, value in present.items()) or _kind(item)
+        message = f"{place}: a message is {{role: text, content: text}}, found {{{found}}}"
+        raise DataError(message)
+    if present["role"] not in ROLES:
+        message = f"{place}: unknown role {present['role']!r}; one of {', '.join(ROLES)}"
+        raise DataError(message)
+    return present
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None or value in ("", [], {}) else type(value).__name__
