@@ -37,9 +37,7 @@ class KlConfig:
 class AlgorithmConfig:
     """Everything between a group of scored samples and an optimizer step."""
 
-    group_size: int = attrs.field(
-        default=8, validator=attrs.validators.ge(1), metadata={"help": "samples of each prompt"}
-    )
+    group_size: int = attrs.field(default=8, validator=attrs.validators.ge(1), metadata={"help": "samples of each prompt"})
     advantage: Selection = component("advantage", help="how rewards become per-token advantages")
     loss: Selection = component("loss", help="the policy loss of a token")
     aggregation: Aggregation = attrs.field(

@@ -55,7 +55,9 @@ class EvalSection:
 class CheckpointSection:
     """What is kept to resume from, and what is exported."""
 
-    every: int = attrs.field(default=0, validator=_at_least(0), metadata={"help": "steps between checkpoints; 0: only at the end"})
+    every: int = attrs.field(
+        default=0, validator=_at_least(0), metadata={"help": "steps between checkpoints; 0: only at the end"}
+    )
     keep: int = attrs.field(default=2, validator=_at_least(1), metadata={"help": "the newest so many stay"})
     keep_every: int | None = attrs.field(
         default=None,
@@ -94,4 +96,3 @@ class RunFile:
     eval: EvalSection = attrs.field(factory=EvalSection, metadata={"help": "evaluation on held-out prompts"})
     checkpoint: CheckpointSection = attrs.field(factory=CheckpointSection, metadata={"help": "resume and export"})
     plugins: PluginsSection = attrs.field(factory=PluginsSection, metadata={"help": "which plugins this run may see"})
-

@@ -51,7 +51,9 @@ def components(kind: str, default: tuple[str | Mapping[str, Any], ...] = (), *, 
 
     def make() -> tuple[Selection, ...]:
         return tuple(
-            select(kind, item) if isinstance(item, str) else select(kind, item["name"], **{k: v for k, v in item.items() if k != "name"})
+            select(kind, item)
+            if isinstance(item, str)
+            else select(kind, item["name"], **{k: v for k, v in item.items() if k != "name"})
             for item in default
         )
 

@@ -1,0 +1,70 @@
+"""Mistakes that only several keys together make, in a run file whose types are right. Plugins add theirs by a hook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from core_rl.config.algorithm import AlgorithmConfig
+from core_rl.config.run_file import RunFile
+from core_rl.config.tree import Origin
+from core_rl.errors import Problem
+from core_rl.roles.rollout import SamplingParams
+
+if TYPE_CHECKING:
+    import pluggy
+
+
+def check(run_file: RunFile, origins: Mapping[str, Origin], manager: pluggy.PluginManager) -> list[Problem]:
+    """Every further mistake, at the place of the key that it speaks of."""
+    found = [Problem("", path, message) for path, message in _core(run_file)]
+    for result in manager.hook.core_rl_check_config(config=run_file):
+        found.extend(result or ())
+    return [problem if problem.where else attrs.evolve(problem, where=_place(problem.path, origins)) for problem in found]
+
+
+def _place(path: str, origins: Mapping[str, Origin]) -> str:
+    """Where the key stands, or the nearest section around it that stands in a file."""
+    while path and path not in origins:
+        path = path.rpartition(".")[0]
+    return origins[path].where
+
+
+def _core(run_file: RunFile) -> Iterator[tuple[str, str]]:
+    yield from _model(run_file)
+    yield from _lengths("sampling", run_file.sampling, run_file.model.max_length)
+    yield from _lengths("eval.sampling", run_file.eval.sampling, run_file.model.max_length if run_file.eval.every else None)
+    options = run_file.algorithm.options
+    if isinstance(options, AlgorithmConfig):
+        yield from _algorithm(options, run_file.run.prompts_per_step)
+
+
+def _model(run_file: RunFile) -> Iterable[tuple[str, str]]:
+    model = run_file.model
+    if model.path is not None:
+        return
+    if model.init != "random":
+        yield "model", "which model? give `path`, or `init: random` with `config: {model_type: llama, …}`"
+        return
+    if "model_type" not in model.config:
+        yield "model.config", "a model without `path` needs `model_type` here, such as llama"
+    if model.tokenizer is None:
+        yield "model", "a model without `path` needs `tokenizer`: a folder, a hub name, or characters:0123456789"
+
+
+def _lengths(path: str, params: SamplingParams, max_length: int | None) -> Iterable[tuple[str, str]]:
+    if params.min_new_tokens > params.max_new_tokens:
+        yield f"{path}.min_new_tokens", f"{params.min_new_tokens} is more than max_new_tokens, {params.max_new_tokens}"
+    if max_length is not None and params.max_new_tokens >= max_length:
+        yield f"{path}.max_new_tokens", f"{params.max_new_tokens} leaves no room for a prompt in model.max_length, {max_length}"
+
+
+def _algorithm(options: AlgorithmConfig, prompts_per_step: int) -> Iterable[tuple[str, str]]:
+    if options.minibatches > prompts_per_step:
+        message = f"{options.minibatches} is more than run.prompts_per_step, {prompts_per_step}, and groups stay whole"
+        yield "algorithm.minibatches", message
+    if options.loss_scale_length is not None and options.aggregation != "seq-mean-token-sum-norm":
+        message = f"only aggregation seq-mean-token-sum-norm reads this, and it is {options.aggregation}: leave it out"
+        yield "algorithm.loss_scale_length", message
