@@ -36,11 +36,13 @@ class PolicyOutputs:
 class LossOutput:
     """Per-token loss values [N] (never averaged) and metrics as (sum, count) scalars, both detached.
 
-    The metric of a step is the total of the sums over the total of the counts.
+    The metric of a step is the total of the sums over the total of the counts; a total count of 0 leaves the metric out.
+    `maxima` are detached scalars of which a step reports the largest over its micro-batches; their names end in `_max`.
     """
 
     values: torch.Tensor
     metrics: Mapping[str, tuple[torch.Tensor, torch.Tensor]]
+    maxima: Mapping[str, torch.Tensor] = attrs.field(factory=dict)
 
 
 class Objective(Protocol):
