@@ -1,0 +1,42 @@
+# make demo: set up and watch a model learn.  make test: set up and pass the tests.  make help: the rest.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint types bench clean
+
+BIN := .venv/bin
+SOURCES := core/src plugins/*/*/src
+# Two workers with one torch thread each: more threads than cores make torch many times slower.
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $${PYTEST_WORKERS:-2} --dist worksteal -q
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
+
+setup: ## make .venv, or bring it up to date
+	@python=$$(sh scripts/find_python.sh) && "$$python" scripts/setup_env.py
+
+demo: setup ## train SmolLM2-135M on small sums, and show what changed
+	@$(BIN)/python scripts/demo.py
+
+test: setup lint types ## everything that CI checks
+	@echo "pytest"
+	@$(PYTEST)
+
+test-all: setup lint types ## the same, with the slow tests
+	@echo "pytest, the slow tests too"
+	@$(PYTEST) -m ""
+
+lint: setup ## ruff
+	@echo "ruff"
+	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .
+
+types: setup ## mypy --strict
+	@echo "mypy"
+	@$(BIN)/mypy $(SOURCES)
+
+bench: setup ## measure against TRL and against the machine's limits (about 20 minutes)
+	@$(BIN)/python benchmarks/limits.py
+	@$(BIN)/python benchmarks/grpo_vs_trl.py
+
+clean: ## remove .venv, caches and what was built; runs/ stays
+	rm -rf .venv .venv-trl .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
