@@ -63,9 +63,9 @@ def test_answer_regex_takes_the_last_match() -> None:
 def test_named_fields_are_required_and_the_nearest_is_offered() -> None:
     """A misspelt field names the row, the option and the field that was meant."""
     assert refusal({"question": "q", "anwser": 1}, answer_field="answer") == (
-        "f.jsonl:3: field 'answer' (answer_field) is missing; did you mean 'anwser'?"
+        "f.jsonl:3: field 'answer' (answer_field) is missing; did you mean `anwser`?"
     )
-    assert "field 'qestion' (template) is missing; did you mean 'question'?" in refusal({"question": "q"}, template="{qestion}")
+    assert "field 'qestion' (template) is missing; did you mean `question`?" in refusal({"question": "q"}, template="{qestion}")
 
 
 @pytest.mark.parametrize(
@@ -128,6 +128,6 @@ def test_prompts_can_be_pickled() -> None:
 
 
 def test_a_broken_regex_is_refused_when_the_options_are_made() -> None:
-    """The message names the option."""
-    with pytest.raises(ValueError, match="answer_regex is not a regular expression"):
+    """The message says what is wrong with it."""
+    with pytest.raises(ValueError, match="not a regular expression"):
         RowOptions(answer_regex="(")

@@ -5,7 +5,6 @@ Every data plugin whose source is a table uses this, so that they share their op
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -14,6 +13,7 @@ from typing import Any, Literal
 
 import attrs
 
+from core_rl.config.nearest import did_you_mean
 from core_rl.data.sample import Message, Prompt
 from core_rl.errors import DataError
 from core_rl.roles.parts import Split
@@ -25,19 +25,19 @@ ROLES = ("system", "user", "assistant", "tool", "developer")
 _SLOT = re.compile(r"\{\{(\w+)\}\}|\{([A-Za-z_]\w*)\}")
 
 
-def check_regex(_: Any, attribute: attrs.Attribute[Any], value: str | None) -> None:
+def check_regex(_: Any, __: attrs.Attribute[Any], value: str | None) -> None:
     """An attrs validator: the value is a regular expression, or None."""
     try:
         re.compile(value or "")
     except re.error as error:
-        message = f"{attribute.name} is not a regular expression: {error} in {value!r}"
+        message = f"not a regular expression: {error} in {value!r}"
         raise ValueError(message) from None
 
 
-def check_fraction(_: Any, attribute: attrs.Attribute[Any], value: float | None) -> None:
+def check_fraction(_: Any, __: attrs.Attribute[Any], value: float | None) -> None:
     """An attrs validator: the value is between 0 and 1, both excluded, or None."""
     if value is not None and not 0.0 < value < 1.0:
-        message = f"{attribute.name} is a fraction between 0 and 1, found {value}"
+        message = f"must be a fraction between 0 and 1, found {value}"
         raise ValueError(message)
 
 
@@ -114,7 +114,7 @@ def row_to_prompt(row: Row, options: RowOptions) -> Prompt:
     used = {prompt_field, answer_field}
     return make_prompt(
         id=row.place if options.id_field is None else str(_value(row, options.id_field, "id_field")),
-        content=row.fields[prompt_field] if options.template is None else fill(options.template, row),
+        content=fill(options.template, row) if options.template is not None else row.fields[str(prompt_field)],
         place=f"{row.place}, field {prompt_field!r}" if options.template is None else row.place,
         format=options.format,
         system_prompt=options.system_prompt,
@@ -175,15 +175,6 @@ def held_out(prompts: Sequence[Prompt], split: Split, fraction: float, *, source
     return chosen
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or what there is, to end an error message with."""
-    known = [str(item) for item in names]
-    close = difflib.get_close_matches(name, known, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return "; it has " + (", ".join(map(repr, known[:12])) if known else "no fields")
-
-
 def _place_of(prompt: Prompt) -> float:
     """A number in [0, 1) that follows from what is asked, not from the row's id or answer."""
     asked = prompt.text if prompt.text is not None else json.dumps([dict(message) for message in prompt.messages or ()])
@@ -212,7 +203,7 @@ def _value(row: Row, name: str, option: str) -> Any:
     value = row.fields.get(name)
     if value is None:
         state = "is null" if name in row.fields else "is missing"
-        hint = "" if name in row.fields else nearest(name, row.fields)
+        hint = "" if name in row.fields else did_you_mean(name, row.fields)
         message = f"{row.place}: field {name!r} ({option}) {state}{hint}"
         raise DataError(message)
     return value

@@ -93,7 +93,7 @@ def test_mistakes_are_one_line_each(tmp_path: Path, table: datasets.Dataset) -> 
     assert "use limit for a part" in refusal(path=saved, split="train[:5]")
     assert "which kind of file is this?" in refusal(path=str(tmp_path / "t.txt"))
     assert "nothing is held out" in refusal("eval", path=saved)
-    assert "did you mean 'question'?" in refusal(path=saved, prompt_field="qestion")
+    assert "did you mean `question`?" in refusal(path=saved, prompt_field="qestion")
 
 
 def test_a_broken_file_is_one_line(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_mistakes_have_their_line(tmp_path: Path) -> None:
     assert "cannot be read" in refusal(path=str(cut))
     assert refusal(path=empty) == f"jsonl: {empty}: there are no rows in it"
     assert refusal(path=misspelt, answer_field="answer") == (
-        f"{misspelt}:2: field 'answer' (answer_field) is missing; did you mean 'anser'?"
+        f"{misspelt}:2: field 'answer' (answer_field) is missing; did you mean `anser`?"
     )
 
 
@@ -95,7 +95,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     assert "nothing is held out; set eval_path" in refusal("eval", path=path)
     with pytest.raises(ValueError, match="both say what is held out"):
         JsonlConfig(path=path, eval_path=path, eval_fraction=0.5)
-    with pytest.raises(ValueError, match="eval_fraction is a fraction between 0 and 1, found 64"):
+    with pytest.raises(ValueError, match="must be a fraction between 0 and 1, found 64"):
         JsonlConfig(path=path, eval_fraction=64)
 
 

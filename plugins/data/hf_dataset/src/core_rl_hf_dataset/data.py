@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from core_rl.data.rows import Row, held_out, nearest, rows_to_prompts
+from core_rl.config.nearest import did_you_mean
+from core_rl.data.rows import Row, held_out, rows_to_prompts
 from core_rl.data.sample import Prompt
 from core_rl.errors import DataError
 from core_rl.roles.parts import Split
@@ -79,7 +80,7 @@ def _of_saved(saved: Any, split: str, path: str) -> Any:
     """`save_to_disk` writes a mapping of splits, or one table: that is `train`, unless it knows its own name."""
     splits = saved if isinstance(saved, dict) else {"train": saved, str(saved.split or "train"): saved}
     if split not in splits:
-        hint = "; a saved folder has whole splits, use limit for a part" if "[" in split else nearest(split, splits)
+        hint = "; a saved folder has whole splits, use limit for a part" if "[" in split else did_you_mean(split, splits)
         message = f"hf_dataset: {path} has no split {split!r}{hint}"
         raise DataError(message)
     return splits[split]
