@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import attrs
 
@@ -87,6 +87,13 @@ class Logger(Protocol):
     def log_samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None: ...
 
     def finish(self, status: Literal["done", "failed", "interrupted"]) -> None: ...
+
+
+@runtime_checkable
+class ProgressLogger(Protocol):
+    """What a logger may have beside the methods of `Logger`: how far the phase of a step is."""
+
+    def progress(self, phase: str, done: int, total: int) -> None: ...
 
 
 class ConfigImporter(Protocol):
