@@ -65,9 +65,7 @@ def test_the_refusal_repeats(heavy) -> None:
     """A second discovery in the same process gives the same answer."""
     heavy.add("bad-heavy", FORMS["from_submodule"] + HOOK.format(body="pass"))
 
-    first, second = (
-        [row.reason for row in Catalogue.discover().broken if row.plugin == "bad-heavy"] for _ in range(2)
-    )
+    first, second = ([row.reason for row in Catalogue.discover().broken if row.plugin == "bad-heavy"] for _ in range(2))
 
     assert first == second
     assert len(first) == 1

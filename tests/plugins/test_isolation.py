@@ -151,9 +151,9 @@ def test_a_second_copy_of_a_distribution_is_named(site, tmp_path, monkeypatch: p
     catalogue = Catalogue.discover()
 
     assert catalogue.find("loss", "good_loss").version == "1.0"
-    assert [(row.version, "hidden by version 1.0" in row.reason) for row in catalogue.broken if row.plugin == "good-plugin"] == [
-        ("0.9", True)
-    ]
+    assert [
+        (row.version, "hidden by version 1.0" in row.reason) for row in catalogue.broken if row.plugin == "good-plugin"
+    ] == [("0.9", True)]
 
 
 def test_a_folder_twice_on_the_path_is_no_mistake(site, monkeypatch: pytest.MonkeyPatch) -> None:

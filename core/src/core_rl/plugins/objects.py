@@ -48,12 +48,12 @@ def _config(target: Any, reference: str) -> str | None:
     config = getattr(target, "__core_rl_config__", None)
     if config is None:
         return None
-    text = config if isinstance(config, str) else f"{getattr(config, '__module__', '')}:{getattr(config, '__qualname__', '')}"
-    cls = load_reference(text)
+    text = f"{config.__module__}:{config.__qualname__}" if isinstance(config, type) else config
+    cls = load_reference(text) if isinstance(text, str) else None
     if not isinstance(cls, type) or not attrs.has(cls):
         message = f"{reference}: __core_rl_config__ is {config!r}; it names an attrs class"
         raise PluginError(message)
-    return text
+    return str(text)
 
 
 def _capabilities(target: Any, attribute: str, reference: str) -> frozenset[str]:
