@@ -1,0 +1,61 @@
+"""Registers the algorithms `grpo` and `dr_grpo`, the advantage `group_norm` and the loss `ppo_clip`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core_rl import Component, hookimpl
+
+if TYPE_CHECKING:
+    from core_rl.config.run_file import RunFile
+    from core_rl.errors import Problem
+
+
+@hookimpl
+def core_rl_algorithms() -> list[Component]:
+    return [
+        Component(
+            name="grpo",
+            target="core_rl_grpo.config:Grpo",
+            config="core_rl_grpo.config:Grpo",
+            summary="group-normalised rewards, clipped ratio, KL in the loss (2402.03300)",
+        ),
+        Component(
+            name="dr_grpo",
+            target="core_rl_grpo.config:DrGrpo",
+            config="core_rl_grpo.config:DrGrpo",
+            summary="GRPO without the two biases of length and of standard deviation (2503.20783)",
+        ),
+    ]
+
+
+@hookimpl
+def core_rl_advantages() -> list[Component]:
+    return [
+        Component(
+            name="group_norm",
+            target="core_rl_grpo.group_norm:GroupNorm",
+            config="core_rl_grpo.config:GroupNormConfig",
+            summary="reward less the mean, over the standard deviation, of the group or the batch",
+            needs=frozenset({"rewards", "group"}),
+        )
+    ]
+
+
+@hookimpl
+def core_rl_losses() -> list[Component]:
+    return [
+        Component(
+            name="ppo_clip",
+            target="core_rl_grpo.ppo_clip:PpoClip",
+            config="core_rl_grpo.config:PpoClipConfig",
+            summary="the clipped surrogate of PPO, with an optional bound for negative advantages (1707.06347)",
+        )
+    ]
+
+
+@hookimpl
+def core_rl_check_config(config: RunFile) -> list[Problem]:
+    from core_rl_grpo.checks import check
+
+    return check(config)
