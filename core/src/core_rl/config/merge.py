@@ -13,7 +13,7 @@ import attrs
 from core_rl.config.fields import Field, fields_of, section_class
 from core_rl.config.lookup import Lookup
 from core_rl.config.selection import Selection
-from core_rl.config.tree import INVALID, ItemPatch, ListNode, MapNode, Node, Origin, Scalar, from_python, join
+from core_rl.config.tree import ItemPatch, ListNode, MapNode, Node, Origin, Scalar, from_python, join
 from core_rl.errors import PluginError, Problem
 
 _DEFAULT = Origin("", "default")
@@ -97,13 +97,10 @@ class Merger:
         return attrs.evolve(place, items=items)
 
     def _patch(self, base: Node | None, over: ItemPatch, spec: Spec, path: str) -> Node:
-        if isinstance(base, MapNode):  # the key of a mapping may be a number
-            return self.merge(base, MapNode(items={str(over.index): over.item}, origin=over.origin, key=over.key), spec, path)
-        if base is None and spec.default is not None:
+        if base is None and isinstance(spec.default, (list, tuple)):
             base = from_python(spec.default, _DEFAULT)
-        if not isinstance(base, ListNode):
-            self.problems.append(Problem(over.origin.where, path, f"there is no list here, and so no entry {over.index}"))
-            return base if base is not None else Scalar(value=INVALID, text="", origin=over.origin, key=over.key)
+        if not isinstance(base, ListNode):  # a number as the key of a mapping, or a mistake that the walk will see
+            return self.merge(base, MapNode(items={str(over.index): over.item}, origin=over.origin, key=over.key), spec, path)
         if over.index >= len(base.items):
             count = len(base.items)
             entries = f"entries 0 to {count - 1}" if count > 1 else ("the entry 0 only" if count else "no entries")

@@ -5,6 +5,7 @@ Draft 7, which YAML language servers read.
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -80,9 +81,9 @@ class _Maker:
             schema = self.selection(field.kind, default.name if isinstance(default, Selection) else None)
             if default is None:
                 schema = {"anyOf": [schema, {"type": "null"}]}
-        if default is attrs.NOTHING or field.secret or is_section(type(default)):
-            return {"description": field.help, **schema}
         shown = default.name if isinstance(default, Selection) else plain(default)
+        if default is attrs.NOTHING or field.secret or is_section(type(default)) or not _is_json(shown):
+            return {"description": field.help, **schema}
         return {"description": field.help, "default": shown, **schema}
 
     def of(self, hint: Any, default: Any = None) -> Schema:
@@ -136,3 +137,12 @@ class _Maker:
         except PluginError:
             return {"type": "object", "properties": {}}
         return {"type": "object", "additionalProperties": False, "properties": {}} if cls is None else self.section(cls)
+
+
+def _is_json(value: Any) -> bool:
+    """Infinity, for one, is not."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -29,7 +29,7 @@ def to_dict(run_file: RunFile, *, mask_secrets: bool = True) -> dict[str, Any]:
 
 def to_yaml(run_file: RunFile, *, mask_secrets: bool = True, origins: Mapping[str, Origin] | None = None) -> str:
     """A run file that says everything and loads to an equal one. With `origins`, each line tells where its value is from."""
-    text = _dump(to_dict(run_file, mask_secrets=mask_secrets))
+    text = dump(to_dict(run_file, mask_secrets=mask_secrets))
     return text if origins is None else _annotated(text, origins)
 
 
@@ -97,7 +97,8 @@ _Dumper.add_representer(str, _represent_text)
 _Dumper.add_representer(float, _represent_float)
 
 
-def _dump(value: Any) -> str:
+def dump(value: Any) -> str:
+    """Plain values as YAML."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=float("inf"), allow_unicode=True)
 
 

@@ -84,6 +84,12 @@ def place(node: Node) -> str:
     return (node.key or node.origin).where
 
 
+def origin_of(node: Node, *, secret: bool = False) -> Origin:
+    """Of a value itself; of a section its key, which is where one looks for it."""
+    origin = node.origin if isinstance(node, Scalar) else node.key or node.origin
+    return origin.masked() if secret else origin
+
+
 def join(path: str, key: str | int) -> str:
     return f"{path}.{key}" if path else str(key)
 

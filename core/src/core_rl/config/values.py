@@ -12,7 +12,7 @@ import attrs
 
 from core_rl.config.fields import is_section
 from core_rl.config.scalars import parse_scalar
-from core_rl.config.tree import INVALID, ListNode, MapNode, Node, Scalar, join, to_python
+from core_rl.config.tree import INVALID, ListNode, MapNode, Node, Scalar, join, origin_of, to_python
 from core_rl.config.words import LISTS, MAPPINGS, expected, found, mend
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Values:
         """The value, or INVALID with its problems reported."""
         if isinstance(node, Scalar) and node.value is INVALID:
             return INVALID
-        self.walker.origins[place.path] = node.origin.masked() if place.secret else node.origin
+        self.walker.origins[place.path] = origin_of(node, secret=place.secret)
         reader = self._reader(hint)
         if reader is not None:
             return reader(node, hint, place)

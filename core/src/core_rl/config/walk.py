@@ -13,7 +13,7 @@ from core_rl.config.lookup import Lookup
 from core_rl.config.merge import Merger, Spec, name_of, named
 from core_rl.config.nearest import did_you_mean
 from core_rl.config.selection import Selection
-from core_rl.config.tree import INVALID, ListNode, MapNode, Node, Origin, Scalar, from_python, join, place
+from core_rl.config.tree import INVALID, ListNode, MapNode, Node, Origin, Scalar, from_python, join, origin_of, place
 from core_rl.config.values import Place, Values
 from core_rl.config.words import found
 from core_rl.errors import PluginError, Problem
@@ -62,7 +62,7 @@ class Walker:
             if default is attrs.NOTHING:
                 return self.missing(section, field, path) if field.required else attrs.NOTHING
             return self.silent(section, field, default, path, owner)
-        self.origins[path] = node.origin.masked() if field.secret else node.origin
+        self.origins[path] = origin_of(node, secret=field.secret)
         if field.kind is not None:
             return self.selections(node, field, default, path, owner)
         return Values(self, owner).read(node, field.hint, Place(path=path, base=default, secret=field.secret))
@@ -110,7 +110,7 @@ class Walker:
             base = from_python(default, Origin(place(node), owner.default))
             written = Merger(self.lookup, []).selection(base, written, Spec(kind=kind, default=default), path)
             assert isinstance(written, MapNode)
-        self.origins.setdefault(path, written.origin)
+        self.origins.setdefault(path, origin_of(written))
         name = name_of(written)
         if name is None:
             return self.nameless(written, kind, path)

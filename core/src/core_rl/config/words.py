@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from core_rl.config.fields import is_section, members
 from core_rl.config.nearest import nearest
+from core_rl.config.scalars import parse_scalar
 from core_rl.config.selection import Selection
 from core_rl.config.tree import ListNode, Node, Scalar
 
@@ -89,11 +90,8 @@ def _mend_scalar(wanted: set[type], node: Scalar) -> str:
 
 def _mend_number(text: str) -> str:
     for plain in (text.strip(), text.replace("_", ""), text.replace(",", "")):
-        try:
-            float(plain)
-        except ValueError:
-            continue
-        return f" (write {plain}, without quotes)" if plain == text else f" (write {plain})"
+        if isinstance(parse_scalar(plain), (int, float)):
+            return f" (write {plain}, without quotes)" if plain == text else f" (write {plain})"
     return ""
 
 

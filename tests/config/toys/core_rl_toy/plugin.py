@@ -1,0 +1,33 @@
+"""The toy plugin's components; the defaults of a run file are among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core_rl.component import Component
+
+_NAMES: dict[str, dict[str, str | None]] = {
+    "algorithm": {"grpo": "GrpoConfig"},
+    "loss": {"ppo_clip": "PpoClipConfig", "cispo": "CispoConfig"},
+    "advantage": {"group": None},
+    "rejection": {"zero_variance": None, "band": "BandConfig"},
+    "reward": {"exact": None, "format": "FormatConfig"},
+    "train_engine": {"local": "EngineConfig", "fsdp": "EngineConfig", "zoo": "ZooConfig", "bad": "BadConfig"},
+    "rollout_engine": {"local": None},
+    "weight_transport": {"shared": None},
+    "launcher": {"inline": None},
+    "data": {"rows": "RowsConfig"},
+    "workflow": {"single_turn": None},
+    "logger": {"console": None, "jsonl": None, "tracker": "TrackerConfig"},
+}
+
+
+def components() -> tuple[tuple[str, Component], ...]:
+    return tuple((kind, _component(kind, name, config)) for kind, names in _NAMES.items() for name, config in names.items())
+
+
+def _component(kind: str, name: str, config: str | None) -> Component:
+    options: dict[str, Any] = {} if config is None else {"config": f"core_rl_toy.config:{config}"}
+    if kind == "train_engine":
+        options["provides"] = {"ref_logprobs"}  # the toy algorithm has a KL term
+    return Component(name=name, target=f"core_rl_toy.impl:{name}", summary=f"a toy {kind}", **options)
