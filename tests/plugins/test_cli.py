@@ -239,8 +239,8 @@ class Options:
     path: str = attrs.field(metadata={"help": "where"})
     quick: bool = attrs.field(default=True, metadata={"help": "hurry"})
     token: str = attrs.field(default="hush", metadata={"help": "a key", "secret": True})
-    inner: Inner = attrs.field(factory=Inner, metadata={"help": "inside"})
-    loss: Selection = component("loss", "ppo_clip", help="a loss")
+    inner: Inner = attrs.field(factory=lambda: Inner(depth=9), metadata={"help": "inside"})
+    loss: Selection = component("loss", "ppo_clip", help="a loss", clip_low=0.1)
 """
 SHOWING = """
 from core_rl import Component, hookimpl
@@ -263,8 +263,8 @@ def test_show(site) -> None:
     assert ["path", "(required)", "where"] in lines
     assert ["quick", "true", "hurry"] in lines
     assert ["token", "***", "a", "key"] in lines
-    assert ["inner.depth", "4", "how", "deep"] in lines
-    assert ["loss", "ppo_clip", "a", "loss"] in lines
+    assert ["inner.depth", "9", "how", "deep"] in lines
+    assert ["loss", "{name:", "ppo_clip,", "clip_low:", "0.1}", "a", "loss"] in lines
     assert ["provides", "rewards"] in lines
     assert _core_rl("plugins", "show", "shlf", path=site.path).stderr == (
         "core-rl: error: there is no plugin or component 'shlf'; did you mean `shelf`?\n"

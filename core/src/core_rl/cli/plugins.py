@@ -54,16 +54,14 @@ def _list(catalogue: Catalogue, kind: str | None, *, as_json: bool) -> int:
         return 0
     from core_rl.cli.tables import print_table
 
-    rows = [
-        (found.kind, found.component.name, f"{found.plugin} {found.version}", found.component.summary) for found in components
-    ]
+    rows = [(found.kind, found.component.name, str(found.plugin), found.component.summary) for found in components]
     print_table(f"{len(rows)} components", ("KIND", "NAME", "PLUGIN", "SUMMARY"), rows)
     if commands:
         print_table("\ncommands of plugins", ("COMMAND", "PLUGIN"), sorted(commands.items()))
     for title, broken in (("broken plugins", catalogue.broken), ("plugins kept out", catalogue.blocked)):
         if broken:
-            reasons = [(f"{row.plugin} {row.version or ''}".strip(), row.entry_point, row.reason) for row in broken]
-            print_table(f"\n{len(broken)} {title}", ("PLUGIN", "ENTRY POINT", "REASON"), reasons)
+            reasons = [(f"{row.plugin} {row.version or ''}".strip(), row.reason) for row in broken]
+            print_table(f"\n{len(broken)} {title}", ("PLUGIN", "REASON"), reasons)
     return 0
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
+from core_rl.cli.tables import table_lines
 from core_rl.config.fields import Field, fields_of, section_class
 from core_rl.config.selection import Selection
 from core_rl.errors import PluginError
@@ -42,36 +43,36 @@ def _lines(found: Found) -> Iterator[str]:
         yield "  no options"
         return
     rows = list(_options(load_reference(component.config), ""))
-    widths = [max((len(row[index]) for row in rows), default=0) for index in range(2)]
     yield "  options" if rows else "  no options"
-    for key, default, help_text in rows:
-        yield f"    {key:<{widths[0]}}  {default:<{widths[1]}}  {help_text}".rstrip()
+    yield from table_lines(rows, indent="    ")
 
 
-def _options(cls: type, path: str) -> Iterator[tuple[str, str, str]]:
-    """(key, default, help) of an options class and of the sections in it."""
+def _options(cls: type, path: str, base: Any = None) -> Iterator[tuple[str, str, str]]:
+    """(key, default, help) of an options class and of the sections in it. `base` holds the defaults, where it is given."""
     for key, field in fields_of(cls).items():
+        default = field.default(base)
         inner = section_class(field.hint)
         if inner is not None and not field.many:
-            yield from _options(inner, f"{path}{key}.")
+            yield from _options(inner, f"{path}{key}.", default if isinstance(default, inner) else None)
         else:
-            yield path + key, _default(field), field.help
+            yield path + key, _default(field, default), field.help
 
 
-def _default(field: Field) -> str:
-    if field.required:
-        return "(required)"
-    default = field.default()
+def _default(field: Field, default: Any) -> str:
+    if default is attrs.NOTHING:
+        return "(required)" if field.required else "(from the others)"
     return "***" if field.secret and default else _shown(default)
 
 
 def _shown(value: Any) -> str:
     """As the run file would have it."""
     if isinstance(value, Selection):
-        return value.name if not value.options else f"{{name: {value.name}, …}}"
+        options = "".join(f", {key}: {_shown(option)}" for key, option in dict(value.options or {}).items())
+        return f"{{name: {value.name}{options}}}" if options else value.name
     if isinstance(value, tuple | list):
         return f"[{', '.join(_shown(item) for item in value)}]"
-    if value is attrs.NOTHING:
-        return "(from the others)"
-    words = {None: "null", True: "true", False: "false", "": '""'}
-    return words.get(value, str(value)) if isinstance(value, bool | str | None) else str(value)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_shown(item)}' for key, item in value.items())}}}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value) or '""'
