@@ -22,7 +22,7 @@ data: {{name: jsonl, path: {data}, eval_fraction: 0.25}}
 sampling: {{max_new_tokens: 3}}
 algorithm: {{name: grpo, group_size: 4}}
 train_engine: {{name: local, lr: 0.01}}
-rewards: [{{name: function, path: "{reward}"}}]
+rewards: [{{name: function, function: "{reward}"}}]
 loggers: [console, jsonl]
 eval: {{every: 3, prompts: 2}}
 checkpoint: {{every: 2, keep: 3}}
@@ -162,7 +162,7 @@ def test_interrupt_saves_and_says_how_to_go_on(run_file):
         ("algorithm=grppo", "grpo"),
         ("train_engine.lr=fast", "train_engine.lr"),
         ("data.path=missing.jsonl", "missing.jsonl"),
-        ("rewards=[{name: function, path: 'nothing:here'}]", "nothing"),
+        ("rewards=[{name: function, function: "nothing:here"}]", "nothing"),
         ("model.max_length=4", "too long"),
     ],
 )

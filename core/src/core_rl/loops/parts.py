@@ -109,6 +109,7 @@ def assemble(file: RunFile) -> Parts:
             kl=algorithm.kl,
             entropy_coef=algorithm.entropy_coef,
             proximal_reuse=proximal == "reuse",
+            old_is_rollout=proximal == "rollout",
         ),
         aggregation=Aggregator(algorithm.aggregation, scale_length=algorithm.loss_scale_length or file.sampling.max_new_tokens),
     )
