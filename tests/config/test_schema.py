@@ -18,8 +18,8 @@ def test_sections_components_and_their_help(catalogue):
     assert (loss["properties"]["name"]["const"], loss["properties"]["clip_low"]["default"]) == ("ppo_clip", 0.2)
     assert (loss["required"], loss["additionalProperties"]) == (["name"], False)
     assert "weight" in schema["definitions"]["reward:exact"]["properties"]
-    assert schema["definitions"]["data:rows"]["required"] == ["name", "path"]
-    json.dumps(schema)
+    assert schema["definitions"]["data:rows"]["required"] == ["name"]
+    json.dumps(schema, allow_nan=False)
 
 
 def test_every_reference_leads_somewhere(catalogue):
@@ -37,6 +37,10 @@ def test_nothing_is_required_that_a_base_may_give(catalogue):
     schema = json_schema(catalogue)
 
     assert "required" not in schema
+    nameless = schema["properties"]["train_engine"]["anyOf"][-1]
+
+    assert nameless["not"] == {"required": ["name"]}
+    assert {"lr", "corner"} <= set(nameless["propertyNames"]["enum"])
     assert "extends" in schema["properties"]
 
 

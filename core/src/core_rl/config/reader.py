@@ -15,6 +15,7 @@ from core_rl.config.yaml_syntax import PLAIN_TAG, compose
 from core_rl.errors import Problem
 
 _CORE = "tag:yaml.org,2002:"
+_DEEPEST = 100  # far below Python's own limit, and far above what a person writes
 _TYPES: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (float, int),
@@ -66,6 +67,8 @@ class _Reader:
             return self.wrong(path, origin, key, _no_meaning(node.tag))
         if id(node) in self.open:
             return self.wrong(path, origin, key, "this anchor holds an alias of itself")
+        if len(self.open) >= _DEEPEST:
+            return self.wrong(path.partition(".")[0], origin, key, f"nested more than {_DEEPEST} levels deep")
         self.open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):

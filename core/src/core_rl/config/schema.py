@@ -1,6 +1,7 @@
 """JSON Schema of a run file with the options of every installed component, for completion and help in editors.
 
-Draft 7, which YAML language servers read.
+Draft 7, which YAML language servers read. A file that extends another may leave out whatever that one says, so nothing is
+required here but names, and a mapping without a name may have the keys of any component: `core-rl config check` knows better.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,6 @@ class _Maker:
         extends = {"description": "a YAML file, a plugin's recipe, or a list of them; this file changes what they say"}
         body = self.section(RunFile)
         properties = {"extends": {**extends, "anyOf": [text, {"type": "array", "items": text}]}, **body["properties"]}
-        body.pop("required", None)  # what is required may stand in a file that this one extends
         return {
             "$schema": "http://json-schema.org/draft-07/schema#",
             "title": "core-rl run file",
@@ -65,11 +65,8 @@ class _Maker:
         }
 
     def section(self, cls: type, base: Any = None) -> Schema:
-        fields = fields_of(cls)
-        required = [key for key, field in fields.items() if base is None and field.required]
-        properties = {key: self.field(field, base) for key, field in fields.items()}
-        schema = {"type": "object", "additionalProperties": False, "properties": properties}
-        return {**schema, "required": required} if required else schema
+        properties = {key: self.field(field, base) for key, field in fields_of(cls).items()}
+        return {"type": "object", "additionalProperties": False, "properties": properties}
 
     def field(self, field: Field, base: Any) -> Schema:
         default = field.default(base)
@@ -108,11 +105,13 @@ class _Maker:
         names = [{"const": one.component.name, "description": one.component.summary} for one in found]
         mappings = [self.component(kind, one.component.name, one.component.summary) for one in found]
         elsewhere = {"type": "object", "properties": {"name": _ELSEWHERE}, "required": ["name"]}
-        forms = [*names, _ELSEWHERE, *mappings, elsewhere]
-        known = [one for one in found if one.component.name == default]
-        if known and default is not None:
-            forms.append({"allOf": [{"$ref": f"#/definitions/{kind}:{default}:options"}, {"not": {"required": ["name"]}}]})
-        return {"anyOf": forms}
+        keys = sorted(
+            {key for one in found for key in self._keys(kind, one.component.name)} | ({"weight"} if kind == "reward" else set())
+        )
+        nameless: Schema = {"type": "object", "not": {"required": ["name"]}, "propertyNames": {"enum": keys}}
+        if default in {one.component.name for one in found}:
+            nameless["allOf"] = [{"$ref": f"#/definitions/{kind}:{default}:options"}]
+        return {"anyOf": [*names, _ELSEWHERE, *mappings, elsewhere, nameless]}
 
     def component(self, kind: str, name: str, summary: str) -> Schema:
         reference = f"{kind}:{name}"
@@ -125,10 +124,13 @@ class _Maker:
                 else {}
             )
             named: Mapping[str, Any] = {"name": {"const": name, "description": summary}, **extra, **body["properties"]}
-            required = ["name", *body.get("required", [])]
-            self.definitions[f"{reference}:options"] = {key: value for key, value in body.items() if key != "required"}
-            self.definitions[reference] = {**body, "description": summary, "properties": named, "required": required}
+            self.definitions[f"{reference}:options"] = {"properties": body["properties"]}
+            self.definitions[reference] = {**body, "description": summary, "properties": named, "required": ["name"]}
         return {"$ref": f"#/definitions/{reference}"}
+
+    def _keys(self, kind: str, name: str) -> Iterable[str]:
+        cls = self.lookup.options_class_or_none(kind, name)
+        return fields_of(cls) if cls is not None else ()
 
     def _options(self, kind: str, name: str) -> Schema:
         """Anything goes for a component whose options class cannot be imported here."""
