@@ -135,6 +135,30 @@ def test_debug_shows_the_traceback(arguments: list[str], monkeypatch: pytest.Mon
         main(arguments)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    ["run.yaml a=1 b=2 --flag", "--flag run.yaml a=1 b=2", "run.yaml --flag a=1 b=2", "run.yaml a=1 --flag --debug b=2"],
+)
+def test_options_stand_anywhere(arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Overrides after an option are overrides still."""
+    seen: list[object] = []
+
+    class Train:
+        def add_arguments(self, parser) -> None:
+            parser.add_argument("file")
+            parser.add_argument("overrides", nargs="*")
+            parser.add_argument("--flag", action="store_true")
+
+        def run(self, args) -> int:
+            seen.append((args.file, args.overrides, args.flag))
+            return 0
+
+    monkeypatch.setitem(sys.modules, "core_rl.cli.train", Train())
+
+    assert main(["train", *arguments.split()]) == 0
+    assert seen == [("run.yaml", ["a=1", "b=2"], True)]
+
+
 def test_nobody_reads() -> None:
     """A closed pipe ends the program quietly with 141."""
     with subprocess.Popen(
@@ -189,8 +213,8 @@ def test_commands_of_plugins(site) -> None:
     dance, listing = _core_rl("dance", path=site.path), _core_rl("plugins", "list", "--json", path=site.path)
 
     assert dance.returncode == 5
-    assert "core-rl: warning: the commands of thief/thief are left out" in dance.stderr
-    assert "core-rl: warning: the commands of torn/torn are left out: torn" in dance.stderr
+    assert "core-rl: warning: the plugin thief failed in core_rl_add_commands (ArgumentError:" in dance.stderr
+    assert "core-rl: warning: the plugin torn failed in core_rl_add_commands (ValueError: torn)" in dance.stderr
     assert {"name": "dance", "plugin": "dancer/dancer"} in json.loads(listing.stdout)["commands"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core_rl.errors import PluginError
+from core_rl.errors import PluginError, RunError
 from core_rl.plugins.catalogue import Catalogue
 
 HEAD = "from core_rl import Component, hookimpl\n"
@@ -174,4 +174,44 @@ def test_one_module_under_two_entry_points_is_one_plugin(site) -> None:
     catalogue = Catalogue.discover()
 
     assert catalogue.find("loss", "once").entry_point == "one"
-    assert [row.entry_point for row in catalogue.broken if row.plugin == "doubled"] == ["two"]
+    assert [(row.entry_point, row.reason) for row in catalogue.broken if row.plugin == "doubled"] == [
+        ("two", "its module is that of doubled/one: one entry point is enough")
+    ]
+
+
+LIFECYCLE = f"""{HEAD}
+from core_rl.errors import RunError
+@hookimpl
+def core_rl_step_end(step):
+    {{}}
+@hookimpl
+def core_rl_should_stop(step, metrics):
+    return {{!r}}
+"""
+
+
+def test_a_lifecycle_hook_that_fails_stops_nobody(site, capsys: pytest.CaptureFixture[str]) -> None:
+    """The others are called, before it and after it; the failure is told once; firstresult takes the first real answer."""
+    site.add("a-sound", LIFECYCLE.format("print('a', step)", None))
+    site.add("b-bad", LIFECYCLE.format("raise ValueError('torn')", None))
+    site.add("c-sound", LIFECYCLE.format("print('c', step)", "enough"))
+    hooks = Catalogue.discover(allow=["*-sound", "*-bad"]).manager.hook
+
+    for step in (1, 2):
+        hooks.core_rl_step_end(step=step, metrics={})
+
+    captured = capsys.readouterr()
+    assert sorted(captured.out.split("\n")) == ["", "a 1", "a 2", "c 1", "c 2"]
+    assert captured.err == (
+        "core-rl: warning: the plugin b-bad failed in core_rl_step_end (ValueError: torn); going on without\n"
+    )
+    assert hooks.core_rl_should_stop(step=2, metrics={}) == "enough"
+
+
+def test_a_lifecycle_hook_may_stop_the_run_on_purpose(site) -> None:
+    """A UserError goes through."""
+    site.add("a-stopper", LIFECYCLE.format("raise RunError('the house is on fire')", None))
+    hooks = Catalogue.discover(allow=["a-stopper"]).manager.hook
+
+    with pytest.raises(RunError, match="on fire"):
+        hooks.core_rl_step_end(step=1, metrics={})

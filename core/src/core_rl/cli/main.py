@@ -13,7 +13,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from core_rl import __version__
 from core_rl.errors import UserError
@@ -93,7 +93,25 @@ def _add_debug(parser: argparse.ArgumentParser) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says its errors as the rest of core-rl does."""
+    """Says its errors as the rest of core-rl does, and lets options stand anywhere: `train run.yaml --debug seed=3`."""
+
+    _mixing = False
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Without a default, argparse counts a list that may be empty among the arguments that are required."""
+        if options.get("nargs") == "*" and not names[0].startswith("-"):
+            options.setdefault("default", [])
+        return super().add_argument(*names, **options)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Where positional arguments end in a list, argparse takes them in one go: intermixed parsing is its own remedy."""
+        if self._mixing or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"core-rl: error: {message} (see {self.prog} --help)\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Any
 
 from core_rl.errors import UserError
@@ -36,13 +35,10 @@ def run(name: str, parser: argparse.ArgumentParser, commands: Commands, argument
 
 
 def add_plugin_commands(manager: pluggy.PluginManager, commands: Commands) -> dict[str, str]:
-    """Let every plugin add its commands; the plugin of each new command. A plugin that fails here costs one warning."""
+    """Let every plugin add its commands; the plugin of each new command. One that fails costs a warning (see `lifecycle`)."""
     owners: dict[str, str] = {}
     for implementation in manager.hook.core_rl_add_commands.get_hookimpls():
         before = set(commands.choices)
-        try:
-            implementation.function(commands)
-        except Exception as error:  # noqa: BLE001 - one plugin's commands must not take away another's
-            print(f"core-rl: warning: the commands of {implementation.plugin_name} are left out: {error}", file=sys.stderr)
+        implementation.function(commands)
         owners.update(dict.fromkeys(set(commands.choices) - before, implementation.plugin_name))
     return owners

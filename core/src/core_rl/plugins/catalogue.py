@@ -12,8 +12,8 @@ from core_rl.component import Component
 from core_rl.errors import PluginError
 from core_rl.kinds import KINDS
 from core_rl.plugins.distributions import Broken, installed_plugins
+from core_rl.plugins.lifecycle import lifecycle_manager
 from core_rl.plugins.loading import Plugin, load_plugin, not_usable
-from core_rl.plugins.registration import new_manager
 from core_rl.plugins.selectors import Lists, both, canonical, environment_lists, given_lists
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Catalogue:
     blocked: tuple[Broken, ...]
     """Plugins that an allow or block list keeps out; they were not imported."""
     manager: pluggy.PluginManager
-    """With every plugin registered, for the lifecycle hooks."""
+    """For the lifecycle hooks: `manager.hook.core_rl_run_start(run=...)`. A plugin that fails in one costs a warning."""
 
     @classmethod
     def discover(cls, *, allow: Sequence[str] | None = None, block: Sequence[str] = ()) -> Self:
@@ -53,7 +53,6 @@ class Catalogue:
         """
         lists = both(given_lists(allow, block), environment_lists())
         installed = installed_plugins()
-        manager = new_manager()
         plugins: list[Plugin] = []
         broken, blocked = _split(installed.broken, lists)
         with _DISCOVERY:
@@ -62,38 +61,33 @@ class Catalogue:
                 if reason is not None:
                     blocked.append(not_usable(candidate, reason))
                     continue
-                result = load_plugin(candidate, manager)
-                if isinstance(result, Plugin):
+                result = load_plugin(candidate)
+                twin = next((one for one in plugins if isinstance(result, Plugin) and one.module is result.module), None)
+                if twin is not None:
+                    broken.append(not_usable(candidate, f"its module is that of {twin.title}: one entry point is enough"))
+                elif isinstance(result, Plugin):
                     plugins.append(result)
                 else:
                     broken.append(result)
+        return cls._of(plugins, broken, blocked)
+
+    @classmethod
+    def _of(cls, plugins: Iterable[Plugin], broken: Iterable[Broken], blocked: Iterable[Broken]) -> Self:
+        ordered = tuple(sorted(plugins, key=lambda plugin: (canonical(plugin.distribution), plugin.entry_point)))
         return cls(
-            plugins=tuple(sorted(plugins, key=lambda plugin: (canonical(plugin.distribution), plugin.entry_point))),
+            plugins=ordered,
             broken=tuple(sorted(broken, key=_order)),
             blocked=tuple(sorted(blocked, key=_order)),
-            manager=manager,
+            manager=lifecycle_manager(ordered),
         )
 
     def restricted(self, *, allow: Sequence[str] | None = None, block: Sequence[str] = ()) -> Self:
         """The catalogue without what these lists keep out: those of a run file, which is read after discovery."""
         lists = given_lists(allow, block)
-        manager = new_manager()
-        plugins: list[Plugin] = []
         broken, blocked = _split(self.broken, lists)
-        for plugin in self.plugins:
-            reason = lists.refusal(plugin.distribution, plugin.entry_point)
-            if reason is None:
-                plugins.append(plugin)
-                manager.register(plugin.module, plugin.title)
-            else:
-                blocked.append(not_usable(plugin, reason))
-        return attrs.evolve(
-            self,
-            plugins=tuple(plugins),
-            broken=tuple(broken),
-            blocked=tuple(sorted((*self.blocked, *blocked), key=_order)),
-            manager=manager,
-        )
+        reasons = [(plugin, lists.refusal(plugin.distribution, plugin.entry_point)) for plugin in self.plugins]
+        blocked += [not_usable(plugin, reason) for plugin, reason in reasons if reason is not None]
+        return self._of([plugin for plugin, reason in reasons if reason is None], broken, [*self.blocked, *blocked])
 
     def components(self, kind: str | None = None) -> list[Found]:
         """Everything of one kind, or of all, in the order of kinds and names."""

@@ -27,11 +27,6 @@ class Candidate:
     requires: tuple[str, ...] = ()
 
     @property
-    def title(self) -> str:
-        """The name under which pluggy knows it."""
-        return f"{self.distribution}/{self.entry_point}"
-
-    @property
     def module(self) -> str:
         return self.value.partition(":")[0].strip()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import attrs
 
@@ -14,22 +15,20 @@ from core_rl.component import Component
 from core_rl.errors import PluginError
 from core_rl.plugins.distributions import Broken, Candidate
 from core_rl.plugins.guard import Attempts, forget, heavy_import_guard
-from core_rl.plugins.registration import registered_components
+from core_rl.plugins.registration import read_plugin
 from core_rl.plugins.selectors import canonical
-
-if TYPE_CHECKING:
-    import pluggy
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Plugin:
-    """A loaded plugin: where it comes from, its module, and its components by kind."""
+    """A loaded plugin: where it comes from, its module, its components by kind and its lifecycle functions by name."""
 
     distribution: str
     version: str
     entry_point: str
     module: Any
     components: tuple[tuple[str, Component], ...]
+    lifecycle: Mapping[str, Callable[..., Any]]
 
     @property
     def title(self) -> str:
@@ -37,13 +36,12 @@ class Plugin:
         return f"{self.distribution}/{self.entry_point}"
 
 
-def load_plugin(candidate: Candidate, manager: pluggy.PluginManager) -> Plugin | Broken:
-    """Import and register one plugin under the guard. Nothing but Ctrl-C leaves this function as an exception."""
+def load_plugin(candidate: Candidate) -> Plugin | Broken:
+    """Import one plugin and ask for its components, under the guard. Nothing but Ctrl-C leaves this function as an exception."""
     before = frozenset(sys.modules)
-    title = candidate.title
     with heavy_import_guard() as attempts, contextlib.redirect_stdout(sys.stderr):  # what it prints must not spoil --json
         try:
-            result: Plugin | str = _load(candidate, manager, title)
+            result: Plugin | str = _load(candidate)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - discovery is a boundary: SystemExit and the guard's own error end here
@@ -53,8 +51,6 @@ def load_plugin(candidate: Candidate, manager: pluggy.PluginManager) -> Plugin |
         forget(attempts, before, candidate.module.partition(".")[0])
     if isinstance(result, Plugin):
         return result
-    if manager.has_plugin(title):
-        manager.unregister(name=title)
     return not_usable(candidate, result)
 
 
@@ -62,20 +58,20 @@ def not_usable(plugin: Candidate | Plugin, reason: str) -> Broken:
     return Broken(plugin=plugin.distribution, entry_point=plugin.entry_point, version=plugin.version, reason=reason)
 
 
-def _load(candidate: Candidate, manager: pluggy.PluginManager, title: str) -> Plugin:
+def _load(candidate: Candidate) -> Plugin:
     _check_version(candidate)
     _, _, attribute = candidate.value.partition("[")[0].partition(":")
     plugin: Any = importlib.import_module(candidate.module.partition("[")[0].strip())
     for name in filter(None, attribute.strip().split(".")):
         plugin = getattr(plugin, name)
-    components = registered_components(plugin, manager)
-    manager.register(plugin, title)
+    registered = read_plugin(plugin)
     return Plugin(
         distribution=candidate.distribution,
         version=candidate.version,
         entry_point=candidate.entry_point,
         module=plugin,
-        components=components,
+        components=registered.components,
+        lifecycle=registered.lifecycle,
     )
 
 

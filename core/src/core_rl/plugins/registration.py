@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import attrs
 import pluggy
 
 from core_rl import hookspecs
 from core_rl.component import Component
 from core_rl.errors import PluginError
 from core_rl.kinds import KINDS
+from core_rl.plugins.lifecycle import PROJECT
 from core_rl.plugins.suggest import did_you_mean
 
-PROJECT = "core_rl"
 HOOKS: dict[str, tuple[str, ...]] = {
     name: tuple(inspect.signature(function).parameters)
     for name, function in vars(hookspecs).items()
@@ -23,41 +24,47 @@ HOOKS: dict[str, tuple[str, ...]] = {
 """Every hook and the names of its arguments."""
 
 _KIND_OF_HOOK = {hook: kind for kind, hook in KINDS.items()}
+_READER = pluggy.PluginManager(PROJECT)
+"""Reads the marks of `hookimpl`; nothing is registered in it."""
 
 
-def new_manager() -> pluggy.PluginManager:
-    """A plugin manager that knows our hooks and no plugin."""
-    manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(hookspecs)
-    return manager
+@attrs.frozen(kw_only=True)
+class Registered:
+    """What a plugin module has: components with their kinds, and lifecycle functions by attribute name."""
+
+    components: tuple[tuple[str, Component], ...]
+    lifecycle: Mapping[str, Callable[..., Any]]
 
 
-def registered_components(plugin: Any, manager: pluggy.PluginManager) -> tuple[tuple[str, Component], ...]:
-    """(kind, component) of everything that a plugin module registers.
+def read_plugin(plugin: Any) -> Registered:
+    """Check a plugin module's hooks and call those that register.
 
     Raises:
         PluginError: a hook is unknown, unmarked or wrong in its arguments, or returned something else than components.
     """
-    hooks = dict(_hooks(plugin, manager))
+    hooks = list(_hooks(plugin))
     if not hooks:
         message = "implements no hook of core-rl (see docs/hooks.md)"
         raise PluginError(message)
-    found: list[tuple[str, Component]] = []
-    for hook, function in hooks.items():
-        kind = _KIND_OF_HOOK.get(hook)
-        if kind is not None:
-            found += [(kind, component) for component in _components(hook, function)]
+    found = [
+        (_KIND_OF_HOOK[hook], component)
+        for _, hook, function in hooks
+        if hook in _KIND_OF_HOOK
+        for component in _components(hook, function)
+    ]
     names = [(kind, component.name) for kind, component in found]
     for kind, name in names:
         if names.count((kind, name)) > 1:
             message = f"registers the {kind} {name!r} twice"
             raise PluginError(message)
-    return tuple(found)
+    lifecycle = {attribute: function for attribute, hook, function in hooks if hook not in _KIND_OF_HOOK}
+    return Registered(components=tuple(found), lifecycle=lifecycle)
 
 
-def _hooks(plugin: Any, manager: pluggy.PluginManager) -> Iterator[tuple[str, Any]]:
+def _hooks(plugin: Any) -> Iterator[tuple[str, str, Callable[..., Any]]]:
+    """(attribute, hook, function) of every implementation."""
     for attribute in dir(plugin):
-        options = manager.parse_hookimpl_opts(plugin, attribute)
+        options = _READER.parse_hookimpl_opts(plugin, attribute)
         if options is None:
             _refuse_unmarked(plugin, attribute)
             continue
@@ -69,7 +76,7 @@ def _hooks(plugin: Any, manager: pluggy.PluginManager) -> Iterator[tuple[str, An
             message = f"{hook} is a hook wrapper; core-rl's hooks take plain implementations"
             raise PluginError(message)
         _check_arguments(hook, function)
-        yield hook, function
+        yield attribute, hook, function
 
 
 def _refuse_unmarked(plugin: Any, attribute: str) -> None:
