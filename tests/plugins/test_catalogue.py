@@ -169,7 +169,9 @@ class Plain: ...
         ("my_file:Odd", "__core_rl_config__ is 3; it names an attrs class"),
         ("my_file:Wordy", "needs is 'values'; it is a set of capability names"),
         ("my_file:", "'my_file:': a reference is written package.module:Object"),
-        ("my-file:Loss", "there is no module my-file"),
+        ("my-file:Loss", "'my-file:Loss': a reference is written package.module:Object, each a Python name"),
+        ("my/file.py:Loss", "'my/file.py:Loss': a reference is written package.module:Object"),
+        ("my_file.part:Loss", "my_file.part:Loss: there is no module my_file.part"),
     ],
 )
 def test_objects_that_cannot_be_used(site, reference: str, message: str) -> None:

@@ -25,7 +25,7 @@ def why_missing(catalogue: Catalogue, kind: str, name: str) -> str:
         return f"the {kind} '{plain}' cannot be used: {unusable}"
     if extra is not None:
         return f"the {kind} '{plain}' is not installed: {_install(extra)}"
-    return f"there is no {kind} '{plain}'{_suggestion(catalogue, kind, plain)}{_broken_note(catalogue)}"
+    return f"there is no {kind} '{plain}'{_suggestion(catalogue, kind, plain)}"
 
 
 def why_no_plugin(catalogue: Catalogue, name: str, *, components: bool = False) -> str:
@@ -75,7 +75,8 @@ def _suggestion(catalogue: Catalogue, kind: str, name: str) -> str:
         elsewhere = [found.kind for found in catalogue.components() if found.component.name == name]
         if elsewhere:
             return f"; '{name}' is a {' and a '.join(elsewhere)}"
-    return did_you_mean(name, installed)
+        return did_you_mean(name, installed) + _broken_note(catalogue)
+    return f"; did you mean `{match}`?"
 
 
 def _extra_of_plugin(name: str) -> str | None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 import sys
 from typing import Any
 
 from core_rl.errors import PluginError
+
+_REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def load_reference(reference: str) -> Any:
@@ -17,10 +20,10 @@ def load_reference(reference: str) -> Any:
     Raises:
         PluginError: the text is no reference, the module is missing or raises, or has no such object.
     """
-    module_name, separator, path = reference.partition(":")
-    if not separator or not module_name or not path:
-        message = f"{reference!r}: a reference is written package.module:Object"
+    if not _REFERENCE.fullmatch(reference):
+        message = f"{reference!r}: a reference is written package.module:Object, each a Python name"
         raise PluginError(message)
+    module_name, _, path = reference.partition(":")
     value = _import(module_name, reference)
     for name in path.split("."):
         try:
@@ -36,7 +39,8 @@ def _import(module: str, reference: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name and (module == error.name or module.startswith(f"{error.name}.")):
-            message = f"{reference}: there is no module {error.name} (looked in the working directory too)"
+            looked = "" if "." in error.name else " (looked in the working directory too)"
+            message = f"{reference}: there is no module {error.name}{looked}"
             raise PluginError(message) from error
         message = f"{reference}: {module} needs the module {error.name}, which is not installed"
         raise PluginError(message) from error
