@@ -1,0 +1,43 @@
+"""Adapters by peft: the model's own weights freeze, low-rank updates beside them train."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from core_rl.errors import UserError
+from core_rl_local.config import LoraConfig
+
+
+def add_adapters(model: Any, config: LoraConfig, *, seed: int) -> Any:
+    """The peft model around `model`, whose layers it changes in place."""
+    try:
+        import peft
+    except ImportError as error:
+        message = "train_engine.lora needs peft: pip install 'core-rl-local[lora]'"
+        raise UserError(message) from error
+    head = model.get_output_embeddings()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            adapted = peft.get_peft_model(
+                model,
+                peft.LoraConfig(
+                    r=config.rank,
+                    lora_alpha=config.alpha,
+                    lora_dropout=config.dropout,
+                    target_modules=list(config.target_modules) or "all-linear",
+                    use_rslora=config.rslora,
+                    task_type="CAUSAL_LM",
+                ),
+            )
+        except ValueError as error:
+            message = (
+                f"train_engine.lora: peft refuses target_modules {list(config.target_modules)}: {str(error).splitlines()[0]}"
+            )
+            raise UserError(message) from error
+    if model.get_output_embeddings() is not head:
+        message = "train_engine.lora.target_modules: the output head cannot be adapted; leave it out"
+        raise UserError(message)
+    return adapted

@@ -1,0 +1,280 @@
+"""The local train engine: any causal language model of transformers, trained in this process on the CPU or one CUDA device.
+
+Padding-free; a group's prompt is computed once (`_layout`, `_attention`); logits in chunks (`_head`); float32 master weights
+(`_masters`). The rollout engine samples from the same `module`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from core_rl.data.micro_batches import group_micro_batches, shared_prefix_lengths, split_into_micro_batches
+from core_rl.errors import ModelError, UserError
+from core_rl.hf.load import load_model
+from core_rl.hf.tokenizer import load_tokenizer
+from core_rl.roles.train import StepReport
+from core_rl_local import _checkpoint
+from core_rl_local._lora import add_adapters
+from core_rl_local._masters import Masters
+from core_rl_local._memory import explain_out_of_memory, keep_freed_memory
+from core_rl_local._optimizer import build_optimizer, clip, load_state, move_state
+from core_rl_local._probe import probe
+from core_rl_local._schedule import learning_rate
+from core_rl_local._totals import Totals
+from core_rl_local._weights import column_major, named_weights, switch_off_dropout
+
+if TYPE_CHECKING:
+    from core_rl.data.batch import PackedBatch
+    from core_rl.roles.train import Aggregation, Objective, TokenOutput, TrainContext, Weights
+    from core_rl_local._policy import Policy
+    from core_rl_local.config import LocalTrainConfig
+
+
+class LocalTrainEngine:
+    """A `core_rl.roles.train.TrainEngine`. After `setup`, `module` is the model (with its adapters) on `device`."""
+
+    module: Any
+    device: torch.device
+
+    def __init__(self, options: LocalTrainConfig, context: TrainContext) -> None:
+        self.options = options
+        self.context = context
+        self.steps = 0
+        self._reference: dict[str, torch.Tensor] | None = None
+        self._reference_moved = False
+
+    def setup(self) -> None:
+        if self.context.model.dtype == "float16":
+            message = "model.dtype: float16 needs a scaled loss, which the local train engine has not; take bfloat16 or float32"
+            raise UserError(message)
+        self.device = _device(self.options.device)
+        if self.device.type == "cpu":
+            keep_freed_memory()
+        self.module = load_model(self.context.model, seed=self.context.seed)
+        switch_off_dropout(self.module)
+        self._policy = probe(self.module, logits_memory_mb=self.options.logits_memory_mb)
+        self._peft = None
+        self.module.to(getattr(torch, self.context.model.dtype))
+        if self._column:
+            column_major(self.module)
+        if self.options.lora is not None:
+            self._peft = add_adapters(self.module, self.options.lora, seed=self.context.seed)
+        if self.options.gradient_checkpointing:
+            self.module.gradient_checkpointing_enable({"use_reentrant": False})
+            if self._peft is not None:
+                self.module.enable_input_require_grads()
+        self.module.to(self.device)
+        self._set_up_optimizer()
+
+    def _set_up_optimizer(self) -> None:
+        embeddings = [self.module.get_input_embeddings(), self.module.get_output_embeddings()]
+        self._masters = Masters(self.module, dense=[layer.weight for layer in embeddings])
+        self._optimizer = build_optimizer(self.options, list(self._masters.masters.values()))
+        if self.context.reference:
+            self.reset_reference()
+            self._reference_moved = False
+
+    def forward(
+        self, batch: PackedBatch, outputs: Sequence[TokenOutput] = ("logprobs",), *, weights: Weights = "current"
+    ) -> dict[str, torch.Tensor]:
+        results = {name: torch.zeros(batch.num_tokens) for name in outputs}
+        prefixes = self._prefixes(batch)
+        with torch.no_grad(), self._weights(weights), self._policy.attention(), self._memory():
+            for sequences in self._micro_batches(batch, prefixes):
+                found = self._policy.outputs(batch.select(sequences), [prefixes[s] for s in sequences])
+                where = batch.token_indices(sequences)
+                for name, result in results.items():
+                    result[where] = getattr(found, name).cpu()
+        return results
+
+    def train_step(self, batch: PackedBatch, objective: Objective, aggregation: Aggregation) -> StepReport:
+        lr = learning_rate(self.options, self.steps, self.context.total_steps)
+        weights = aggregation.weights(batch)
+        prefixes = self._prefixes(batch)
+        parts = self._micro_batches(batch, prefixes)
+        if not parts:  # nothing to learn from: momentum alone must not move the weights
+            return StepReport(loss=0.0, grad_norm=0.0, lr=lr, num_tokens=0, num_micro_batches=0)
+        totals = Totals()
+        self._masters.zero_grad()
+        with self._training(), self._memory():
+            for sequences in parts:
+                part = batch.select(sequences)
+                outputs = self._policy.outputs(
+                    part,
+                    [prefixes[s] for s in sequences],
+                    entropy_grad=objective.entropy_grad,
+                    sink=self._masters.sink,
+                )
+                loss = objective(outputs, part.to(self.device))
+                weight = weights[batch.token_indices(sequences)].to(self.device)
+                used = weight != 0  # what a loss says of other tokens must not count, not even NaN
+                value = (loss.values[used] * weight[used]).sum()
+                value.backward()
+                totals.add(value.detach(), loss)
+        return self._step(totals, lr, num_tokens=batch.num_tokens, num_micro_batches=len(parts))
+
+    def _step(self, totals: Totals, lr: float, *, num_tokens: int, num_micro_batches: int) -> StepReport:
+        params = self._masters.with_grads()
+        norm = clip(params, self.options.max_grad_norm)
+        loss, grad_norm = float(totals.loss), float(norm)
+        skipped = not (torch.isfinite(totals.loss) and torch.isfinite(norm))
+        if not skipped:
+            for group in self._optimizer.param_groups:
+                group["lr"] = lr
+            self._optimizer.step()
+            self._masters.write_back()
+            self.steps += 1
+        return StepReport(
+            loss=loss,
+            grad_norm=grad_norm,
+            lr=lr,
+            num_tokens=num_tokens,
+            num_micro_batches=num_micro_batches,
+            skipped=skipped,
+            metrics=totals.metrics(),
+        )
+
+    def reset_reference(self) -> None:
+        self._reference = {name: p.detach().clone() for name, p in self._masters.params.items()}
+        self._reference_moved = True
+
+    def export_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        yield from named_weights(self.module)
+
+    def save(self, path: Path) -> None:
+        _checkpoint.save_tensors(path / _checkpoint.WEIGHTS, self._masters.masters)
+        if self._reference is not None and self._reference_moved:
+            _checkpoint.save_tensors(path / _checkpoint.REFERENCE, self._reference)
+        state = {"optimizer": self._optimizer.state_dict(), "steps": self.steps, "random": _checkpoint.random_state()}
+        torch.save(state, path / _checkpoint.STATE)
+
+    def load(self, path: Path) -> None:
+        _checkpoint.load_tensors(path / _checkpoint.WEIGHTS, self._masters.masters)
+        self._masters.write_back()
+        if self._reference is not None and (path / _checkpoint.REFERENCE).is_file():
+            _checkpoint.load_tensors(path / _checkpoint.REFERENCE, self._reference)
+            self._reference_moved = True
+        state = _checkpoint.load_state(path / _checkpoint.STATE)
+        load_state(self._optimizer, state["optimizer"])
+        self.steps = state["steps"]
+        _checkpoint.set_random_state(state["random"])
+
+    def save_hf(self, path: Path) -> None:
+        self.module.save_pretrained(path, state_dict={name: value.contiguous() for name, value in self.export_weights()})
+        if self._peft is not None:
+            self._peft.save_pretrained(path / "adapter")
+        if self.context.model.tokenizer is not None or self.context.model.path is not None:
+            load_tokenizer(self.context.model).save_pretrained(str(path))
+
+    def offload(self) -> None:
+        self._move(torch.device("cpu"))
+
+    def onload(self) -> None:
+        self._move(self.device)
+
+    def _move(self, device: torch.device) -> None:
+        self.module.to(device)
+        self._masters.move(device)
+        move_state(self._optimizer, device)
+        if self._reference is not None:
+            self._reference = {name: value.to(device) for name, value in self._reference.items()}
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def close(self) -> None:
+        self._reference = None
+        self._masters.zero_grad()
+
+    def describe(self) -> Mapping[str, Any]:
+        parameters = list(self.module.parameters())
+        return {
+            "model_type": self.module.config.model_type,
+            "parameters": sum(p.numel() for p in parameters),
+            "trainable_parameters": sum(p.numel() for p in self._masters.params.values()),
+            "device": str(self.device),
+            "dtype": self.context.model.dtype,
+            "packed": self._policy.packed,
+            "prefix_sharing": self._shares,
+            "weight_layout": "column" if self._column else "row",
+            "optimizer": self.options.optimizer,
+        }
+
+    @property
+    def _column(self) -> bool:
+        layout = self.options.weight_layout
+        return layout == "column" or (layout == "auto" and self.device.type == "cpu")
+
+    @property
+    def _shares(self) -> bool:
+        return self.options.prefix_sharing and self._policy.packed
+
+    def _prefixes(self, batch: PackedBatch) -> list[int]:
+        return shared_prefix_lengths(batch) if self._shares and "group" in batch else [0] * batch.num_sequences
+
+    def _micro_batches(self, batch: PackedBatch, prefixes: Sequence[int]) -> list[list[int]]:
+        """Lists of sequences that have a token to score; the others would change nothing."""
+        scored = torch.zeros(batch.num_sequences, dtype=torch.bool)
+        scored[batch.sequence_ids[batch.loss_mask]] = True
+        chosen = scored.nonzero()[:, 0].tolist()
+        if not chosen:
+            return []
+        part, budget = batch.select(chosen), self.options.max_tokens_per_micro_batch
+        if self._shares and "group" in batch:
+            lists = group_micro_batches(part, budget, prefix_lengths=[prefixes[s] for s in chosen])
+        else:
+            lists = split_into_micro_batches(part, budget)
+        return [[chosen[i] for i in members] for members in lists]
+
+    @contextmanager
+    def _training(self) -> Iterator[None]:
+        """Layers are in training mode (checkpointing and adapters' dropout ask for it); embeddings give sparse gradients."""
+        embedding = self.module.get_input_embeddings()
+        self.module.train()
+        embedding.sparse = self._masters.sink(embedding.weight) is not None
+        try:
+            with self._policy.attention():
+                yield
+        finally:
+            embedding.sparse = False
+            self.module.eval()
+
+    @contextmanager
+    def _weights(self, weights: Weights) -> Iterator[None]:
+        """With `reference`, the trainable weights are the reference's inside."""
+        if weights == "current":
+            yield
+            return
+        if self._reference is None:
+            message = "the reference policy was asked for, and the engine was built without one"
+            raise ModelError(message)
+        params = self._masters.params
+        current = {name: p.data for name, p in params.items()}
+        try:
+            for name, p in params.items():
+                p.data = self._reference[name]
+            yield
+        finally:
+            for name, p in params.items():
+                p.data = current[name]
+
+    def _memory(self) -> Any:
+        return explain_out_of_memory(tokens=self.options.max_tokens_per_micro_batch)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        message = f"train_engine.device: expected auto, cpu, cuda or cuda:N, found {name!r}"
+        raise UserError(message) from error
+    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
+        message = f"train_engine.device: {name} is not there; torch sees {torch.cuda.device_count()} CUDA devices"
+        raise UserError(message)
+    return device
