@@ -12,8 +12,7 @@ import pytest
 from core_rl.config.load import load
 from core_rl.errors import ConfigError
 from core_rl.plugins.catalogue import Catalogue
-from core_rl.plugins.loading import Plugin
-from core_rl.plugins.registration import new_manager
+from core_rl.plugins.distributions import Candidate, Installed
 
 BASE = """\
 model: {path: toy}
@@ -37,11 +36,25 @@ def _forget_toys() -> Iterator[None]:
 
 
 @pytest.fixture
-def catalogue() -> Catalogue:
-    import core_rl_toy.plugin as toy
+def installed(monkeypatch: pytest.MonkeyPatch) -> Installed:
+    """As if the toy plugin were all that is installed."""
+    toy = Candidate(distribution="core-rl-toy", version="1.0", entry_point="toy", value="core_rl_toy.plugin")
+    found = Installed(candidates=(toy,), broken=())
+    monkeypatch.setattr("core_rl.plugins.catalogue.installed_plugins", lambda: found)
+    monkeypatch.setattr("core_rl.config.recipes.installed_plugins", lambda: found)
+    return found
 
-    plugin = Plugin(distribution="core-rl-toy", version="1.0", entry_point="toy", module=toy, components=toy.components())
-    return Catalogue(plugins=(plugin,), broken=(), blocked=(), manager=new_manager())
+
+_discovered: list[Catalogue] = []
+
+
+@pytest.fixture
+def catalogue(installed: Installed) -> Catalogue:
+    """With hooks of its own, which a test may add to."""
+    if not _discovered:
+        assert installed.candidates
+        _discovered.append(Catalogue.discover())
+    return _discovered[0].restricted()
 
 
 @pytest.fixture

@@ -60,6 +60,10 @@ def test_a_model_from_its_config_is_complete(run_file):
             "algorithm: {name: grpo, loss_scale_length: 3}",
             "1:44: algorithm.loss_scale_length: only aggregation seq-mean-token-sum-norm reads this, and it is token-mean: leave it out",
         ),
+        (
+            "algorithm: {name: grpo, kl: {coef: 0, reset_every: 5}}",
+            "1:52: algorithm.kl.reset_every: nothing reads this while kl.coef is 0, since no reference is kept: leave it out",
+        ),
     ],
 )
 def test_numbers_that_do_not_go_together(problems, text, line):

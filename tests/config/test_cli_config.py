@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from core_rl.cli.main import main
-from core_rl.plugins import distributions
-from core_rl.plugins.catalogue import Catalogue
 
 GOOD = "# A good file.\nmodel: {path: toy}\ndata: {name: rows, path: x}\nalgorithm: grpo\nrewards: [exact]\n"
 
 
-@pytest.fixture(autouse=True)
-def _installed(monkeypatch, catalogue):
-    """The toy plugin is all that is installed."""
-    monkeypatch.setattr(Catalogue, "discover", classmethod(lambda _, **lists: catalogue.restricted(**lists)))
-    toy = distributions.Candidate(distribution="core-rl-toy", version="1", entry_point="toy", value="core_rl_toy.plugin")
-    installed = distributions.Installed(candidates=(toy,), broken=())
-    monkeypatch.setattr("core_rl.config.recipes.installed_plugins", lambda: installed)
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 @pytest.fixture
@@ -127,23 +121,21 @@ def test_a_recipe_that_is_none(core_rl):
 
 def test_loading_imports_no_torch_and_is_quick(good):
     """A typical file loads in a few milliseconds, once the modules are there."""
-    import subprocess
-    import sys
-
-    toys = Path(__file__).parent / "toys"
     program = (
         "import sys, time; sys.path.insert(0, sys.argv[1])\n"
-        "import core_rl_toy.plugin as toy\n"
         "from core_rl.config.load import load_run_file\n"
-        "from core_rl.plugins.catalogue import Catalogue\n"
-        "from core_rl.plugins.loading import Plugin\n"
-        "from core_rl.plugins.registration import new_manager\n"
-        "plugin = Plugin(distribution='t', version='1', entry_point='t', module=toy, components=toy.components())\n"
-        "catalogue = Catalogue(plugins=(plugin,), broken=(), blocked=(), manager=new_manager())\n"
-        "begin = time.perf_counter(); load_run_file(sys.argv[2], catalogue=catalogue); print(time.perf_counter() - begin)\n"
-        "begin = time.perf_counter(); load_run_file(sys.argv[2], catalogue=catalogue); print(time.perf_counter() - begin)\n"
+        "from core_rl.plugins import catalogue\n"
+        "from core_rl.plugins.distributions import Candidate, Installed\n"
+        "toy = Candidate(distribution='core-rl-toy', version='1.0', entry_point='toy', value='core_rl_toy.plugin')\n"
+        "catalogue.installed_plugins = lambda: Installed(candidates=(toy,), broken=())\n"
+        "found = catalogue.Catalogue.discover()\n"
+        "for _ in range(2):\n"
+        "    begin = time.perf_counter()\n"
+        "    load_run_file(sys.argv[2], catalogue=found)\n"
+        "    print(time.perf_counter() - begin)\n"
         "print([name for name in ('torch', 'transformers', 'numpy', 'rich') if name in sys.modules])\n"
     )
+    toys = Path(__file__).parent / "toys"
     done = subprocess.run([sys.executable, "-c", program, toys, good], capture_output=True, text=True, check=True)
     first, second, heavy = done.stdout.splitlines()
 

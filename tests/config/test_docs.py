@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import attrs
-import yaml
 
+from core_rl.config.load import load_run_file
 from core_rl.config.run_file import RunFile
 
 ROOT = Path(__file__).parents[2]
@@ -30,11 +30,13 @@ def test_every_key_of_a_run_file_is_on_the_page():
     assert [key for key in keys if f"### {key}\n" not in PAGE and f"| `{key}` |" not in PAGE] == []
 
 
-def test_the_example_has_no_unknown_section():
+def test_the_example_loads(tmp_path):
     """It is the first that a reader copies."""
-    example = yaml.safe_load(PAGE.split("```yaml\n")[1].split("```")[0])
+    path = tmp_path / "run.yaml"
+    path.write_text(PAGE.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
+    file = load_run_file(path)
 
-    assert example.keys() <= {field.name for field in attrs.fields(RunFile)}
+    assert (file.algorithm.options.loss.options.clip_high, file.rewards[1].weight) == (0.28, 0.1)
 
 
 def test_every_field_of_the_core_has_help():

@@ -8,7 +8,6 @@ import pytest
 
 from core_rl.config.recipes import Recipe, find_recipe, recipes
 from core_rl.errors import PluginError
-from core_rl.plugins import distributions
 
 
 @pytest.fixture
@@ -19,14 +18,6 @@ def write(tmp_path):
         path.write_text(text, encoding="utf-8")
 
     return call
-
-
-@pytest.fixture
-def toy_recipe(monkeypatch):
-    """The toy plugin is installed, as far as recipes are concerned."""
-    toy = distributions.Candidate(distribution="core-rl-toy", version="1", entry_point="toy", value="core_rl_toy.plugin")
-    installed = distributions.Installed(candidates=(toy,), broken=())
-    monkeypatch.setattr("core_rl.config.recipes.installed_plugins", lambda: installed)
 
 
 def test_mappings_merge_and_lists_replace(run_file, write):
@@ -99,7 +90,7 @@ def test_a_circle_is_named(problems, write):
     ]
 
 
-@pytest.mark.usefixtures("toy_recipe")
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -123,7 +114,7 @@ def test_what_cannot_be_extended(problems, text, message):
     assert problems(f"extends: {text}\n") == [message]
 
 
-@pytest.mark.usefixtures("toy_recipe")
+@pytest.mark.usefixtures("installed")
 def test_a_plugins_recipe_is_a_base(run_file):
     """Found in the plugin's package, which is not imported for it."""
     file = run_file("extends: core-rl-toy/demo\nrun: {seed: 3}\n", base="")
@@ -131,7 +122,7 @@ def test_a_plugins_recipe_is_a_base(run_file):
     assert (file.rewards[0].name, file.run.seed) == ("exact", 3)
 
 
-@pytest.mark.usefixtures("toy_recipe")
+@pytest.mark.usefixtures("installed")
 def test_recipes_have_a_name_and_a_summary():
     """The summary is the first line of the first comment; names are as forgiving as distribution names."""
     assert [(one.name, one.summary) for one in recipes()] == [("core-rl-toy/demo", "A toy run that learns nothing.")]

@@ -68,3 +68,5 @@ def _algorithm(options: AlgorithmConfig, prompts_per_step: int) -> Iterable[tupl
     if options.loss_scale_length is not None and options.aggregation != "seq-mean-token-sum-norm":
         message = f"only aggregation seq-mean-token-sum-norm reads this, and it is {options.aggregation}: leave it out"
         yield "algorithm.loss_scale_length", message
+    if options.kl.reset_every is not None and options.kl.coef == 0:
+        yield "algorithm.kl.reset_every", "nothing reads this while kl.coef is 0, since no reference is kept: leave it out"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from core_rl.component import Component
+from core_rl.component import Component, hookimpl
+from core_rl.kinds import KINDS
 
 _NAMES: dict[str, dict[str, str | None]] = {
     "algorithm": {"grpo": "GrpoConfig"},
@@ -22,12 +24,19 @@ _NAMES: dict[str, dict[str, str | None]] = {
 }
 
 
-def components() -> tuple[tuple[str, Component], ...]:
-    return tuple((kind, _component(kind, name, config)) for kind, names in _NAMES.items() for name, config in names.items())
-
-
 def _component(kind: str, name: str, config: str | None) -> Component:
     options: dict[str, Any] = {} if config is None else {"config": f"core_rl_toy.config:{config}"}
     if kind == "train_engine":
         options["provides"] = {"ref_logprobs"}  # the toy algorithm has a KL term
     return Component(name=name, target=f"core_rl_toy.impl:{name}", summary=f"a toy {kind}", **options)
+
+
+def _registration(kind: str) -> Callable[[], list[Component]]:
+    @hookimpl
+    def register() -> list[Component]:
+        return [_component(kind, name, config) for name, config in _NAMES[kind].items()]
+
+    return register
+
+
+globals().update({KINDS[kind]: _registration(kind) for kind in _NAMES})
