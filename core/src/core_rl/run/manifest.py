@@ -76,7 +76,7 @@ def algorithm_line(algorithm: AlgorithmConfig) -> str:
         *([f"{kl.coef:g} · {ratio}KL {kl.estimator} in the {kl.place}"] if kl.coef else []),
         *([f"{algorithm.entropy_coef:g} · entropy"] if algorithm.entropy_coef else []),
         *([f"rejections {', '.join(one.name for one in algorithm.rejections)}"] if algorithm.rejections else []),
-        f"{algorithm.epochs} × {algorithm.minibatches} optimizer steps a batch",
+        f"{algorithm.epochs * algorithm.minibatches} optimizer step(s) a batch",
         f"proximal {algorithm.proximal}",
     ]
     return "; ".join(parts)
@@ -87,7 +87,8 @@ def _described(catalogue: Catalogue) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for implementation in catalogue.manager.hook.core_rl_describe.get_hookimpls():
         try:
-            described: Any = dict(implementation.function())
+            result: Any = implementation.function()
+            described: Any = dict(result)
         except Exception as error:  # noqa: BLE001 - a plugin's facts are not worth a run
             described = f"{type(error).__name__}: {error}"
         facts[implementation.plugin_name] = described

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -40,4 +41,8 @@ class Interrupts:
             raise KeyboardInterrupt
         self._requested = True
         name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-        print(f"\n{name}: finishing this step, then saving. Once more stops at once, without saving.", file=sys.stderr)
+        text = f"\n{name}: finishing this step, then saving. Once more stops at once, without saving.\n"
+        try:
+            sys.stderr.write(text)
+        except RuntimeError:  # the signal came amid another write to the same stream
+            os.write(2, text.encode())
