@@ -2,4 +2,37 @@
 
 from __future__ import annotations
 
-KNOWN: dict[str, dict[str, str]] = {}
+KNOWN: dict[str, dict[str, str]] = {
+    "algorithm": {
+        "dr_grpo": "grpo",
+        "grpo": "grpo",
+    },
+    "loss": {
+        "ppo_clip": "grpo",
+    },
+    "advantage": {
+        "group_norm": "grpo",
+    },
+    "reward": {
+        "choice": "choice",
+        "format": "format",
+        "function": "function",
+        "math": "math",
+        "reasoning_gym": "reasoning_gym",
+    },
+    "train_engine": {
+        "local": "local",
+    },
+    "rollout_engine": {
+        "local": "local",
+    },
+    "data": {
+        "hf_dataset": "hf_dataset",
+        "jsonl": "jsonl",
+        "reasoning_gym": "reasoning_gym",
+    },
+    "logger": {
+        "swanlab": "swanlab",
+        "tensorboard": "tensorboard",
+    },
+}
