@@ -34,8 +34,7 @@ def packed_attention(model: torch.nn.Module) -> Iterator[None]:
     import transformers
 
     transformers.AttentionInterface.register(NAME, attend)
-    found = {id(m.config): m.config for m in model.modules() if hasattr(getattr(m, "config", None), "_attn_implementation")}
-    configs = list(found.values())
+    configs = _configs(model)
     before = [config._attn_implementation for config in configs]  # noqa: SLF001 - transformers has no public reader
     try:
         for config in configs:
@@ -45,6 +44,12 @@ def packed_attention(model: torch.nn.Module) -> Iterator[None]:
         for config, name in zip(configs, before, strict=True):
             config._attn_implementation = name  # noqa: SLF001
         _active.clear()
+
+
+def _configs(model: torch.nn.Module) -> list[Any]:
+    """Every config object that some layer of the model reads its kind of attention from, once."""
+    found: dict[int, Any] = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
+    return [config for config in found.values() if hasattr(config, "_attn_implementation")]
 
 
 def activate(layout: Layout) -> None:
@@ -98,23 +103,47 @@ def attend(
             keys, values = trunk
             if block.parents is not None:
                 own = _rows(k[at], block), _rows(v[at], block)
-                keys, values = (torch.cat([t.index_select(0, block.parents), o], 1) for t, o in zip(trunk, own, strict=True))
+                keys, values = (torch.cat([_spread(t, block), o], 1) for t, o in zip(trunk, own, strict=True))
             mask = block.mask(sliding_window, query.dtype)
             outputs.append(_sdpa(_rows(q[at], block), keys, values, mask, scaling).flatten(0, 1))
             at += 1
-    packed: torch.Tensor = _Take.apply(torch.cat(outputs), layout.places, layout.padded, layout.padding)
+    packed: torch.Tensor = _Take.apply(torch.cat(outputs), layout.places, layout.padded, layout.padding)  # type: ignore[no-untyped-call]
     return packed[None], None
+
+
+class _Spread(torch.autograd.Function):
+    """`trunks[parents]`; the gradient is a small matrix product, since a scatter is slow on a CPU and on CUDA in no fixed order."""
+
+    @staticmethod
+    def forward(ctx: Any, trunks: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(parents)
+        ctx.count = len(trunks)
+        return trunks.index_select(0, parents)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (parents,) = ctx.saved_tensors
+        selector = torch.arange(ctx.count, device=parents.device)[:, None] == parents
+        grad = selector.to(grads[0].dtype) @ grads[0].flatten(1)
+        return grad.unflatten(1, grads[0].shape[1:]), None
+
+
+def _spread(trunks: torch.Tensor, block: Bucket) -> torch.Tensor:
+    """[G, width, K, D] -> [B, width, K, D]"""
+    spread: torch.Tensor = _Spread.apply(trunks, block.parents)  # type: ignore[no-untyped-call]
+    return spread
 
 
 def _padded(x: torch.Tensor, layout: Layout) -> torch.Tensor:
     """[1, H, T, D] -> [R, H, D]"""
-    taken: torch.Tensor = _Take.apply(x[0].transpose(0, 1), layout.padded, layout.places, None)
+    taken: torch.Tensor = _Take.apply(x[0].transpose(0, 1), layout.padded, layout.places, None)  # type: ignore[no-untyped-call]
     return taken
 
 
 def _rows(x: torch.Tensor, block: Bucket) -> torch.Tensor:
     """[rows · width, H, D] -> [rows, width, H, D]"""
-    return x.unflatten(0, (len(block.lengths), block.width))
+    rows: torch.Tensor = x.unflatten(0, (len(block.lengths), block.width))
+    return rows
 
 
 def _sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, scaling: float | None) -> torch.Tensor:

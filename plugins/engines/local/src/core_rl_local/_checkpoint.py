@@ -39,7 +39,7 @@ def load_tensors(path: Path, into: Mapping[str, torch.Tensor]) -> None:
         with safe_open(path, "pt") as file:
             names = set(file.keys())
             if names != set(into):
-                odd = sorted(names ^ set(into))[0]
+                odd = min(names ^ set(into))
                 message = f"{path}: the checkpoint is of another model or other adapters: {odd} is on one side only"
                 raise CheckpointError(message)
             for name, tensor in into.items():

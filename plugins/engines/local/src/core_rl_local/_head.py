@@ -54,19 +54,21 @@ def token_logprobs(
     hidden: torch.Tensor, targets: torch.Tensor, head: Head, *, entropy_grad: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """hidden [M, E], targets [M] -> log-probabilities and entropies [M]; the entropies have a gradient if asked for."""
-    logprobs, entropy = _TokenLogprobs.apply(hidden, head.bias, targets, head, entropy_grad)
+    logprobs: torch.Tensor
+    entropy: torch.Tensor
+    logprobs, entropy = _TokenLogprobs.apply(hidden, head.bias, targets, head, entropy_grad)  # type: ignore[no-untyped-call]
     return logprobs, entropy if entropy_grad else entropy.detach()
 
 
 class _TokenLogprobs(torch.autograd.Function):
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0917 - torch passes by position
         ctx: Any, hidden: torch.Tensor, bias: torch.Tensor | None, targets: torch.Tensor, head: Head, entropy_grad: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
         del bias  # an argument for its gradient alone; `head` has it
         dtype = torch.promote_types(head.weight.dtype, torch.float32)
         logprobs, entropy, normalisers = (torch.empty(len(targets), dtype=dtype, device=hidden.device) for _ in range(3))
-        table = None
+        table: torch.Tensor | None = None
         for start in range(0, len(targets), head.rows):
             chunk = slice(start, start + head.rows)
             reuse = table if table is not None and len(table) == len(targets[chunk]) else None
@@ -106,13 +108,14 @@ class _TokenLogprobs(torch.autograd.Function):
             if head.sink is not None and head.sink.dtype == grad_logits.dtype:
                 head.sink.addmm_(grad_logits.t(), hidden[chunk])
             elif head.sink is not None:
-                head.sink += grad_logits.t() @ hidden[chunk]
+                head.sink.add_(grad_logits.t() @ hidden[chunk])
         return grad_hidden, grad_bias, None, None, None
 
 
 def _entropy(log_softmax: torch.Tensor) -> torch.Tensor:
     """[rows] from log-probabilities [rows, V]"""
-    return -torch.linalg.vecdot(log_softmax.exp(), log_softmax)
+    negative: torch.Tensor = torch.linalg.vecdot(log_softmax.exp(), log_softmax)
+    return -negative
 
 
 @attrs.frozen(kw_only=True)

@@ -7,12 +7,24 @@ from typing import Any
 
 import torch
 
+from core_rl.errors import UserError
+
 
 def switch_off_dropout(model: torch.nn.Module) -> None:
     """Log-probabilities of a policy are those it samples with: the pretrained model's own dropout stays off in training."""
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
+
+
+def enable_checkpointing(model: Any) -> None:
+    """Layers keep nothing for the backward pass but their input."""
+    if not model.supports_gradient_checkpointing:
+        message = f"train_engine.gradient_checkpointing: {model.config.model_type} has no support for it in transformers"
+        raise UserError(message)
+    # the first name is the one of transformers 6; 5 has both, and older ones the second
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
 
 
 def column_major(model: torch.nn.Module) -> None:

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import attrs
 
-_at_least = attrs.validators.ge
-_above = attrs.validators.gt
+_at_least: Any = attrs.validators.ge
+_above: Any = attrs.validators.gt
 
 
-def _fraction(_: Any, attribute: attrs.Attribute[float], value: float) -> None:
+def _fraction(_: Any, attribute: attrs.Attribute[Any], value: float) -> None:
     if not 0.0 <= value <= 1.0:
         message = f"{attribute.name} is between 0 and 1, found {value}"
         raise ValueError(message)
@@ -86,4 +86,7 @@ class LocalRolloutConfig:
 
     max_running_sequences: int = attrs.field(
         default=64, validator=_at_least(1), metadata={"help": "sequences decoded at once; a finished one's place is used again"}
+    )
+    max_prefill_tokens: int = attrs.field(
+        default=2048, validator=_at_least(1), metadata={"help": "prompt tokens computed at once; a longer prompt goes alone"}
     )

@@ -22,16 +22,15 @@ from core_rl_local import _checkpoint
 from core_rl_local._lora import add_adapters
 from core_rl_local._masters import Masters
 from core_rl_local._memory import explain_out_of_memory, keep_freed_memory
-from core_rl_local._optimizer import build_optimizer, clip, load_state, move_state
+from core_rl_local._optimizer import build_optimizer, clip, load_state, move_state, state_by_name
 from core_rl_local._probe import probe
 from core_rl_local._schedule import learning_rate
 from core_rl_local._totals import Totals
-from core_rl_local._weights import column_major, named_weights, switch_off_dropout
+from core_rl_local._weights import column_major, enable_checkpointing, named_weights, switch_off_dropout
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
     from core_rl.roles.train import Aggregation, Objective, TokenOutput, TrainContext, Weights
-    from core_rl_local._policy import Policy
     from core_rl_local.config import LocalTrainConfig
 
 
@@ -65,16 +64,14 @@ class LocalTrainEngine:
         if self.options.lora is not None:
             self._peft = add_adapters(self.module, self.options.lora, seed=self.context.seed)
         if self.options.gradient_checkpointing:
-            self.module.gradient_checkpointing_enable({"use_reentrant": False})
-            if self._peft is not None:
-                self.module.enable_input_require_grads()
+            enable_checkpointing(self.module)
         self.module.to(self.device)
         self._set_up_optimizer()
 
     def _set_up_optimizer(self) -> None:
         embeddings = [self.module.get_input_embeddings(), self.module.get_output_embeddings()]
         self._masters = Masters(self.module, dense=[layer.weight for layer in embeddings])
-        self._optimizer = build_optimizer(self.options, list(self._masters.masters.values()))
+        self._optimizer = build_optimizer(self.options, list(self._masters.slots.values()))
         if self.context.reference:
             self.reset_reference()
             self._reference_moved = False
@@ -82,7 +79,7 @@ class LocalTrainEngine:
     def forward(
         self, batch: PackedBatch, outputs: Sequence[TokenOutput] = ("logprobs",), *, weights: Weights = "current"
     ) -> dict[str, torch.Tensor]:
-        results = {name: torch.zeros(batch.num_tokens) for name in outputs}
+        results: dict[str, torch.Tensor] = {name: torch.zeros(batch.num_tokens) for name in outputs}
         prefixes = self._prefixes(batch)
         with torch.no_grad(), self._weights(weights), self._policy.attention(), self._memory():
             for sequences in self._micro_batches(batch, prefixes):
@@ -119,8 +116,7 @@ class LocalTrainEngine:
         return self._step(totals, lr, num_tokens=batch.num_tokens, num_micro_batches=len(parts))
 
     def _step(self, totals: Totals, lr: float, *, num_tokens: int, num_micro_batches: int) -> StepReport:
-        params = self._masters.with_grads()
-        norm = clip(params, self.options.max_grad_norm)
+        norm = clip(self._masters.slots_with_grads(), self.options.max_grad_norm)
         loss, grad_norm = float(totals.loss), float(norm)
         skipped = not (torch.isfinite(totals.loss) and torch.isfinite(norm))
         if not skipped:
@@ -150,7 +146,8 @@ class LocalTrainEngine:
         _checkpoint.save_tensors(path / _checkpoint.WEIGHTS, self._masters.masters)
         if self._reference is not None and self._reference_moved:
             _checkpoint.save_tensors(path / _checkpoint.REFERENCE, self._reference)
-        state = {"optimizer": self._optimizer.state_dict(), "steps": self.steps, "random": _checkpoint.random_state()}
+        optimizer = state_by_name(self._optimizer, self._masters.slots, self._masters.masters)
+        state = {"optimizer": optimizer, "steps": self.steps, "random": _checkpoint.random_state()}
         torch.save(state, path / _checkpoint.STATE)
 
     def load(self, path: Path) -> None:
@@ -160,7 +157,7 @@ class LocalTrainEngine:
             _checkpoint.load_tensors(path / _checkpoint.REFERENCE, self._reference)
             self._reference_moved = True
         state = _checkpoint.load_state(path / _checkpoint.STATE)
-        load_state(self._optimizer, state["optimizer"])
+        load_state(self._optimizer, state["optimizer"], self._masters.slots, self._masters.masters)
         self.steps = state["steps"]
         _checkpoint.set_random_state(state["random"])
 

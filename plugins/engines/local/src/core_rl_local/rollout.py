@@ -1,0 +1,218 @@
+"""The local rollout engine: continuous batching in this process, on the train engine's own weights when it is here too.
+
+The scheduler is a task of the event loop; the model runs in one worker thread, so that rewards are scored meanwhile. Requests
+are taken in only between steps and in the order of submission: the same submissions give the same batches and the same bits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from core_rl.errors import PromptTooLongError, RunError
+from core_rl.fingerprint import fingerprint
+from core_rl.hf.load import context_length, load_model
+from core_rl.hf.tokenizer import load_tokenizer
+from core_rl_local._generator import Counters, Generator
+from core_rl_local._rollout_probe import check_generation
+from core_rl_local._scheduler import Job, Scheduler
+from core_rl_local._weights import column_major, named_weights
+
+if TYPE_CHECKING:
+    import torch
+
+    from core_rl.roles.rollout import Completion, GenerateRequest, PauseMode, RolloutContext
+    from core_rl_local.config import LocalRolloutConfig
+
+
+class LocalRolloutEngine:
+    """A `core_rl.roles.rollout.RolloutEngine`."""
+
+    def __init__(self, options: LocalRolloutConfig, context: RolloutContext) -> None:
+        self.options = options
+        self.context = context
+        self.version = 0
+        self._shares = hasattr(context.train_engine, "module") or hasattr(type(context.train_engine), "module")
+        self._task: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """Needs the train engine's `setup` to be over when the weights are shared."""
+        import torch
+
+        self.module = self._load()
+        self._tokenizer = None
+        if self.context.model.tokenizer is not None or self.context.model.path is not None:
+            self._tokenizer = load_tokenizer(self.context.model)
+        self._eos_ids = _eos_ids(self.module, self._tokenizer)
+        self._context_length = context_length(self.context.model)
+        self._scheduler = Scheduler(self.options.max_running_sequences)
+        self._generator = Generator(
+            self.module, self._scheduler, self._tokenizer, max_prefill_tokens=self.options.max_prefill_tokens
+        )
+        self._jobs: dict[str, Job] = {}
+        self._may_run = asyncio.Event()
+        self._may_run.set()
+        self._between_steps = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rollout")
+        with torch.no_grad():
+            check_generation(self.module)
+
+    def _load(self) -> Any:
+        if self._shares:
+            return self.context.train_engine.module  # type: ignore[union-attr]
+        import torch
+
+        module = load_model(self.context.model, seed=self.context.seed)
+        module.to(getattr(torch, self.context.model.dtype))
+        if torch.cuda.is_available():
+            return module.to("cuda")
+        column_major(module)
+        return module
+
+    async def generate(self, request: GenerateRequest) -> list[Completion]:
+        if self._failure is not None or self._closed:
+            message = f"the local rollout engine is {'closed' if self._closed else f'dead since: {self._failure!r}'}"
+            raise RunError(message) from self._failure
+        room = self._context_length - len(request.prompt_ids)
+        if room < 1 or not request.prompt_ids:
+            message = (
+                f"prompt {request.id}: {len(request.prompt_ids)} tokens, but the context holds {self._context_length} and "
+                "1 is needed to answer; shorten the prompt or raise model.max_length"
+            )
+            raise PromptTooLongError(message)
+        params = request.params
+        job = Job(
+            request=request,
+            max_new_tokens=min(params.max_new_tokens, room),
+            end_ids=(*(() if params.ignore_eos else self._eos_ids), *params.stop_token_ids),
+            future=asyncio.get_running_loop().create_future(),
+        )
+        self._scheduler.submit(job)
+        self._jobs[request.id] = job
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            self._scheduler.abort(lambda other: other is job)
+            raise
+        finally:
+            self._jobs.pop(request.id, None)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(0)  # what is submitted in this turn of the event loop starts together
+        try:
+            while self._scheduler.busy:
+                await self._may_run.wait()
+                async with self._between_steps:
+                    if not self._may_run.is_set():
+                        continue
+                    done = await loop.run_in_executor(self._thread, self._generator.step, self.version)
+                _deliver(done)
+        except Exception as error:  # noqa: BLE001 - whatever the model raised belongs to those who wait for it
+            self._failure = error
+            for job in self._jobs.values():
+                if not job.future.done():
+                    job.future.set_exception(error)
+        finally:
+            self._task = None
+
+    async def pause(self, mode: PauseMode = "abort") -> None:
+        self._may_run.clear()
+        async with self._between_steps:
+            if mode == "abort":
+                _deliver(self._scheduler.abort(lambda _job: True))
+            elif mode == "retract":
+                self._scheduler.retract()
+
+    async def resume(self) -> None:
+        self._may_run.set()
+
+    async def abort(self, request_id: str) -> None:
+        async with self._between_steps:
+            _deliver(self._scheduler.abort(lambda job: job.request.id == request_id))
+
+    async def begin_update(self) -> None:
+        self._may_run.clear()
+        async with self._between_steps:
+            pass  # the running step is over
+
+    async def update(self, tensors: Sequence[tuple[str, Any]]) -> None:
+        """Copy new values into the weights, between `begin_update` and `end_update`."""
+        if self._shares:
+            message = "the local rollout engine shares the train engine's weights; weight_transport: shared is the one for it"
+            raise RunError(message)
+        import torch
+
+        with torch.no_grad():
+            _copy(self.module, tensors)
+
+    async def end_update(self, version: int) -> None:
+        self.version = version
+        self._may_run.set()
+
+    async def fingerprint(self) -> Mapping[str, float]:
+        return fingerprint(named_weights(self.module))
+
+    async def close(self) -> None:
+        if self._closed or not hasattr(self, "_thread"):
+            self._closed = True
+            return
+        await self.pause("abort")
+        self._may_run.set()
+        self._closed = True
+        if self._task is not None:
+            await self._task
+        self._thread.shutdown()
+        self._generator.cache.release()
+
+    def stats(self) -> Mapping[str, float]:
+        counters, self._generator.counters = self._generator.counters, Counters()
+        return {
+            "rollout/tokens": float(counters.tokens),
+            "rollout/prefill_tokens": float(counters.prefill_tokens),
+            "rollout/prefill_s": counters.prefill_s,
+            "rollout/decode_s": counters.decode_s,
+            "rollout/steps": float(counters.decode_steps),
+            "rollout/mean_running": counters.decode_rows / max(counters.decode_steps, 1),
+        }
+
+
+def _deliver(jobs: Iterable[Job]) -> None:
+    for job in jobs:
+        if job.done and not job.future.done():
+            job.future.set_result(job.completions())
+
+
+def _copy(module: Any, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
+    own: dict[str, torch.Tensor] = dict(module.state_dict(keep_vars=True))
+    for name, value in tensors:
+        if name not in own:
+            message = f"weight update: the model has no {name!r}"
+            raise RunError(message)
+        if own[name].shape != value.shape:
+            message = f"weight update: {name} is {tuple(own[name].shape)} here and {tuple(value.shape)} in the update"
+            raise RunError(message)
+        own[name].data.copy_(value)
+
+
+def _eos_ids(module: Any, tokenizer: Any) -> tuple[int, ...]:
+    """Of the generation config, the model's config and the tokenizer, in this order, without repeats."""
+    sources: list[Callable[[], Any]] = [
+        lambda: module.generation_config.eos_token_id,
+        lambda: module.config.get_text_config().eos_token_id,
+        lambda: tokenizer.eos_token_id,
+    ]
+    found: list[int] = []
+    for source in sources:
+        try:
+            value = source()
+        except AttributeError:
+            continue
+        found += [] if value is None else [value] if isinstance(value, int) else list(value)
+    return tuple(dict.fromkeys(found))
