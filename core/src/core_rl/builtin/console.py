@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from core_rl.builtin.console_progress import Progress
-from core_rl.builtin.text import clock, for_encoding, head, number, tail, visible, without_markers
+from core_rl.run.text import clock, for_encoding, head, number, tail, visible, without_markers
 
 if TYPE_CHECKING:
     from core_rl.builtin.config import ConsoleConfig

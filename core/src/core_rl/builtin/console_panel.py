@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from core_rl.builtin.console import LABELS, chosen, times, verdict
-from core_rl.builtin.text import clock, for_encoding, head, number, sparkline, tail, visible, without_markers
+from core_rl.run.text import clock, for_encoding, head, number, sparkline, tail, visible, without_markers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Mapping
 
-from core_rl.builtin.text import clock, number
+from core_rl.run.text import clock, number
 
 _RECENT = 20
 """Steps that the estimate of the remaining time looks back on."""
