@@ -55,6 +55,15 @@ def test_template_fills_names_and_leaves_other_braces() -> None:
     assert made.messages[0]["content"] == r"2*3 in \boxed{} or {answer}"
 
 
+@pytest.mark.parametrize("choices", [["x", "y"], {"label": ["A", "B"], "text": ["x", "y"]}])
+def test_a_list_in_a_template_is_lettered(choices: Any) -> None:
+    """Options of a question stand one a line, under the letters that the reward `choice` reads."""
+    made = prompt({"q": "Which?", "choices": choices}, template="{q}\n{choices}", format="text")
+
+    assert made.text == "Which?\nA. x\nB. y"
+    assert made.metadata["choices"] == choices
+
+
 def test_answer_regex_takes_the_last_match() -> None:
     """GSM8K keeps its answer behind four hashes."""
     assert prompt({"question": "q", "answer": "3+4=7\n#### 7 "}, answer_regex=r"####\s*(.+)").answer == "7"

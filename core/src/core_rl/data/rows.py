@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -69,7 +70,10 @@ class RowOptions:
         default=None, metadata={"help": "put before every prompt; a row that has a system message keeps its own"}
     )
     template: str | None = attrs.field(
-        default=None, metadata={"help": "the prompt's text, with {field} for a field of the row; {{field}} stays as {field}"}
+        default=None,
+        metadata={
+            "help": "the prompt's text, with {field} for a field of the row, a list as lines A. …, B. …; {{field}} stays as {field}"
+        },
     )
     limit: int | None = attrs.field(
         default=None,
@@ -157,9 +161,19 @@ def fill(template: str, row: Row) -> str:
 
     def one(match: re.Match[str]) -> str:
         literal, name = match.groups()
-        return "{" + literal + "}" if literal else str(_value(row, name, "template"))
+        return "{" + literal + "}" if literal else _shown(_value(row, name, "template"))
 
     return _SLOT.sub(one, template)
+
+
+def _shown(value: Any) -> str:
+    """A field in a template. Options of a question, a list of texts or `{label: […], text: […]}`, are lines `A. …`."""
+    labels: Sequence[Any] = string.ascii_uppercase
+    if isinstance(value, Mapping) and {"label", "text"} <= set(value):
+        labels, value = value["label"], value["text"]
+    if isinstance(value, (list, tuple)) and len(value) <= len(labels):
+        return "\n".join(f"{label}. {text}" for label, text in zip(labels, value, strict=False))
+    return str(value)
 
 
 def held_out(prompts: Sequence[Prompt], split: Split, fraction: float, *, source: str) -> list[Prompt]:

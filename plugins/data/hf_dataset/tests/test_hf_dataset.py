@@ -8,7 +8,7 @@ from typing import Any
 import datasets
 import pytest
 
-from core_rl.errors import DataError
+from core_rl.errors import DataError, PluginError
 from core_rl_hf_dataset.config import HfDatasetConfig
 from core_rl_hf_dataset.data import HfDatasetData
 
@@ -101,3 +101,11 @@ def test_a_broken_file_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "t.parquet").write_bytes(b"nothing of that kind")
 
     assert "cannot be read" in refusal(path=str(tmp_path / "t.parquet"))
+
+
+def test_a_missing_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its backend the plugin says what to install, before anything is loaded."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+
+    with pytest.raises(PluginError, match=r"pip install 'core-rl\[hf_dataset\]'"):
+        HfDatasetData(HfDatasetConfig(path="x"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from core_rl.data.sample import Prompt, Sample
-from core_rl.errors import DataError
+from core_rl.errors import DataError, PluginError
 from core_rl_reasoning_gym.config import DataConfig, RewardConfig, TaskConfig
 from core_rl_reasoning_gym.data import ReasoningGymData
 from core_rl_reasoning_gym.guard import is_safe
@@ -222,3 +222,11 @@ def test_building_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
+
+
+def test_a_missing_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its backend the plugin says what to install, before anything is loaded."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+
+    with pytest.raises(PluginError, match=r"pip install 'core-rl\[reasoning_gym\]'"):
+        ReasoningGymReward(RewardConfig())

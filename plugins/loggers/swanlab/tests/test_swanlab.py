@@ -13,6 +13,7 @@ import pytest
 from swanlab.proto.swanlab.record.v1.record_pb2 import Record
 from swanlab.sdk.internal.core_python.store import DataStoreReader
 
+from core_rl.errors import PluginError
 from core_rl.roles.parts import RunInfo
 from core_rl_swanlab.config import SwanLabConfig
 from core_rl_swanlab.logger import SwanLabLogger
@@ -149,3 +150,11 @@ def test_the_key_is_a_secret() -> None:
 def test_finish_without_start() -> None:
     """A run that fails before it starts ends quietly."""
     SwanLabLogger(SwanLabConfig()).finish("failed")
+
+
+def test_a_missing_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its backend the plugin says what to install, before anything is loaded."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+
+    with pytest.raises(PluginError, match=r"pip install 'core-rl\[swanlab\]'"):
+        SwanLabLogger(SwanLabConfig())

@@ -6,10 +6,12 @@ import math
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from core_rl.errors import PluginError
 from core_rl.roles.parts import RunInfo
 from core_rl_tensorboard.config import TensorBoardConfig
 from core_rl_tensorboard.logger import TensorBoardLogger
@@ -121,3 +123,11 @@ def test_it_needs_no_torch(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
+
+
+def test_a_missing_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its backend the plugin says what to install, before anything is loaded."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+
+    with pytest.raises(PluginError, match=r"pip install 'core-rl\[tensorboard\]'"):
+        TensorBoardLogger(TensorBoardConfig())

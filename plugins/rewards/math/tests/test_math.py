@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core_rl.data.sample import Prompt, Sample
-from core_rl.errors import DataError
+from core_rl.errors import DataError, PluginError
 from core_rl_math.config import MathConfig
 from core_rl_math.plain import as_number, as_words, unwieldy
 from core_rl_math.reward import MathReward
@@ -204,3 +204,11 @@ def test_plain_forms() -> None:
     assert as_words("x") is None
     assert unwieldy("x^{2}+y^{2}") is None
     assert unwieldy("2^{3^{4}}") is not None
+
+
+def test_a_missing_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its backend the plugin says what to install, before anything is loaded."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+
+    with pytest.raises(PluginError, match=r"pip install 'core-rl\[math\]'"):
+        MathReward(MathConfig())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from core_rl.config.nearest import did_you_mean
 from core_rl.data.rows import Row, held_out, rows_to_prompts
 from core_rl.data.sample import Prompt
-from core_rl.errors import DataError
+from core_rl.errors import DataError, PluginError
 from core_rl.roles.parts import Split
 from core_rl_hf_dataset.config import HfDatasetConfig
 
@@ -21,6 +22,9 @@ class HfDatasetData:
     """Rows in the data set's own order."""
 
     def __init__(self, config: HfDatasetConfig) -> None:
+        if importlib.util.find_spec("datasets") is None:
+            message = "data hf_dataset needs datasets: pip install 'core-rl[hf_dataset]'"
+            raise PluginError(message)
         self._config = config
 
     def load(self, split: Split, seed: int) -> Sequence[Prompt]:  # noqa: ARG002 — the data set alone decides

@@ -19,7 +19,7 @@ from core_rl.errors import DataError
 from core_rl.roles.parts import Split
 from core_rl.seeds import derive
 from core_rl_reasoning_gym.config import DataConfig, TaskConfig
-from core_rl_reasoning_gym.tasks import entries
+from core_rl_reasoning_gym.tasks import check_installed, entries
 
 _DRAWS_A_ROW = 2000
 
@@ -41,6 +41,7 @@ class ReasoningGymData:
     """Generated anew at each load; the same seed gives the same rows."""
 
     def __init__(self, config: DataConfig) -> None:
+        check_installed()
         self._config = config
         self._tasks = _tasks(config)
 

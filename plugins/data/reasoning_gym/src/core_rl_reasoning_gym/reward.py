@@ -14,13 +14,14 @@ from core_rl.errors import DataError
 from core_rl.roles.scoring import RewardOutcome
 from core_rl_reasoning_gym.config import RewardConfig
 from core_rl_reasoning_gym.guard import is_safe
-from core_rl_reasoning_gym.tasks import make_task
+from core_rl_reasoning_gym.tasks import check_installed, make_task
 
 
 class ReasoningGymReward:
     """Thread-safe: scorers run one at a time. `info` of an outcome has the answer that was scored."""
 
     def __init__(self, config: RewardConfig) -> None:
+        check_installed()
         self._config = config
         self._scorers: dict[str, Any] = {}
         self._lock = threading.Lock()

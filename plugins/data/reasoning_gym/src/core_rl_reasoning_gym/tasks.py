@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,18 +15,21 @@ from core_rl.seeds import derive
 _SEEDS = 2**31  # some tasks hand their seed to numpy, which takes 32 bits, and add the row's number to it
 
 
+def check_installed() -> None:
+    """Raises `PluginError` when there is no reasoning-gym; nothing is imported."""
+    if importlib.util.find_spec("reasoning_gym") is None:
+        message = "reasoning_gym needs reasoning-gym: pip install 'core-rl[reasoning_gym]'"
+        raise PluginError(message)
+
+
 def make_task(name: str, config: Mapping[str, Any], *, seed: int, size: int) -> Any:
     """The `ProceduralDataset` of that name.
 
     Raises:
-        PluginError: reasoning-gym is not installed.
         DataError: no such task, no such option, or a value that the task refuses.
     """
-    try:
-        from reasoning_gym.factory import DATASETS
-    except ImportError as error:
-        message = f"reasoning_gym cannot be imported ({error}): pip install 'core-rl[reasoning_gym]'"
-        raise PluginError(message) from error
+    from reasoning_gym.factory import DATASETS
+
     if name not in DATASETS:
         message = f"reasoning_gym: there is no task {name!r}{did_you_mean(name, sorted(DATASETS))}"
         raise DataError(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import sys
 import threading
@@ -23,15 +24,15 @@ class SwanLabLogger:
     """Goes on with the same SwanLab run when ours is resumed: its id is kept in the run's folder."""
 
     def __init__(self, config: SwanLabConfig) -> None:
+        if importlib.util.find_spec("swanlab") is None:
+            message = "logger swanlab needs swanlab: pip install 'core-rl[swanlab]'"
+            raise PluginError(message)
         self._config = config
         self._run: Any = None
 
     def start(self, run: RunInfo) -> None:
-        try:
-            import swanlab
-        except ImportError as error:
-            message = f"logger swanlab cannot be imported ({error}): pip install 'core-rl[swanlab]'"
-            raise PluginError(message) from error
+        import swanlab
+
         config = self._config
         id_file = run.dir / _ID_FILE
         known = id_file.read_text(encoding="utf-8").strip() if run.resumed_from is not None and id_file.is_file() else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import textwrap
 import time
@@ -18,15 +19,15 @@ class TensorBoardLogger:
     """One event file for each start of a run, all in one folder: TensorBoard shows them as one run."""
 
     def __init__(self, config: TensorBoardConfig) -> None:
+        if importlib.util.find_spec("tensorboard") is None:
+            message = "logger tensorboard needs tensorboard: pip install 'core-rl[tensorboard]'"
+            raise PluginError(message)
         self._config = config
         self._writer: Any = None
 
     def start(self, run: RunInfo) -> None:
-        try:
-            from tensorboard.summary.writer.event_file_writer import EventFileWriter
-        except ImportError as error:
-            message = f"logger tensorboard cannot be imported ({error}): pip install 'core-rl[tensorboard]'"
-            raise PluginError(message) from error
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
         folder = run.dir / "tensorboard" if self._config.dir is None else Path(self._config.dir).expanduser()
         self._writer = EventFileWriter(str(folder), flush_secs=self._config.flush_s)
         if run.resumed_from is not None:
