@@ -76,7 +76,7 @@ def test_sections_inside_options(run_file):
         ("sizes: {a: 1}", "sizes.a: expected an integer, found text 'a'"),
         ("corner: 3", "corner: expected a mapping or null, found 3"),
         ("corner: {y: 1}", "corner.x: this key is required: required"),
-        ("corner: {x: 1, z: 2}", "corner.z: unknown option of train_engine `zoo`; known: x, y"),
+        ("corner: {x: 1, z: 2}", "corner.z: unknown key of `train_engine.corner`; known: x, y"),
         ("corners: [{x: a}]", "corners.0.x: expected an integer, found text 'a'"),
         ("small: 10", "small: must be <= 9, found 10"),
         ("large: 1", "large: large must be above small, 1"),
@@ -128,3 +128,8 @@ def test_a_section_that_is_null_says_what_to_do(problems):
     assert problems("run:\n") == [
         "run.yaml:4:5: run: expected a mapping, found nothing (null); leave the key out to take the defaults"
     ]
+
+
+def test_a_dotted_key_is_told_how_files_write_it(problems):
+    """It is what the command line takes."""
+    assert problems("run.seed: 3\n") == ["run.yaml:4:1: run.seed: unknown section; in a file it is written `run: {seed: …}`"]

@@ -65,8 +65,7 @@ class Values:
         return next((reader for fits, reader in table if fits), None)
 
     def _section(self, node: Node, hint: Any, place: Place) -> Any:
-        words = self.owner.words if self.owner.words.startswith("option") else f"key of `{place.path}`"
-        owner = attrs.evolve(self.owner, words=words)
+        owner = attrs.evolve(self.owner, words=f"key of `{place.path}`")
         if isinstance(place.base, hint):
             return self.walker.section(node, type(place.base), place.path, owner, place.base)
         return self.walker.section(node, hint, place.path, owner)

@@ -53,7 +53,11 @@ class Walker:
         return self.construct(cls, {key: value for key, value in values.items() if value is not attrs.NOTHING}, node, path)
 
     def unknown(self, node: Node, path: str, key: str, owner: Owner, fields: Mapping[str, Any]) -> None:
-        self.report(place(node), path, f"unknown {owner.words}{did_you_mean(key, fields)}")
+        first, _, rest = key.partition(".")
+        dotted = (
+            f"; in a file it is written `{first}: {{{rest}: …}}`" if rest and first in fields else did_you_mean(key, fields)
+        )
+        self.report(place(node), path, f"unknown {owner.words}{dotted}")
 
     def field(self, section: MapNode, field: Field, path: str, owner: Owner, base: Any) -> Any:
         """One key's value; `attrs.NOTHING` leaves it to the class."""

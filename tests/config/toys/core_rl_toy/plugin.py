@@ -18,7 +18,7 @@ _NAMES: dict[str, dict[str, str | None]] = {
     "rollout_engine": {"local": None},
     "weight_transport": {"shared": None},
     "launcher": {"inline": None},
-    "data": {"rows": "RowsConfig"},
+    "data": {"rows": "RowsConfig", "jsonl": "RowsConfig"},
     "workflow": {"single_turn": None},
     "logger": {"console": None, "jsonl": None, "tracker": "TrackerConfig"},
 }
