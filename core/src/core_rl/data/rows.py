@@ -15,13 +15,13 @@ from typing import Any, Literal
 import attrs
 
 from core_rl.config.nearest import did_you_mean
-from core_rl.data.sample import Message, Prompt
+from core_rl.data.prompts import make_prompt
+from core_rl.data.sample import Prompt
 from core_rl.errors import DataError
 from core_rl.roles.parts import Split
 
 PROMPT_FIELDS = ("prompt", "messages", "question", "problem")
 ANSWER_FIELDS = ("answer", "solution", "ground_truth", "label")
-ROLES = ("system", "user", "assistant", "tool", "developer")
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}|\{([A-Za-z_]\w*)\}")
 
@@ -127,35 +127,6 @@ def row_to_prompt(row: Row, options: RowOptions) -> Prompt:
     )
 
 
-def make_prompt(
-    *,
-    id: str,  # noqa: A002 — the name of the record's field
-    content: Any,
-    place: str,
-    format: Literal["chat", "text"],  # noqa: A002 — the name of the option
-    system_prompt: str | None,
-    answer: Any,
-    metadata: Mapping[str, Any],
-) -> Prompt:
-    """A prompt of text or messages. `place` begins the error when `content` is neither."""
-    if isinstance(content, str):
-        if not content.strip():
-            message = f"{place}: the prompt is empty"
-            raise DataError(message)
-        if format == "text":
-            text = content if system_prompt is None else f"{system_prompt}\n\n{content}"
-            return Prompt(id=id, text=text, answer=answer, metadata=metadata)
-        messages: tuple[Message, ...] = ({"role": "user", "content": content},)
-    else:
-        messages = _messages(content, place)
-        if format == "text":
-            message = f"{place}: format text wants text, found a list of messages; use format: chat"
-            raise DataError(message)
-    if system_prompt is not None and messages[0]["role"] != "system":
-        messages = ({"role": "system", "content": system_prompt}, *messages)
-    return Prompt(id=id, messages=messages, answer=answer, metadata=metadata)
-
-
 def fill(template: str, row: Row) -> str:
     r"""The template with the row's fields in it. Braces around anything but a name stay as they are: `\boxed{}` is text."""
 
@@ -233,32 +204,3 @@ def _answer(row: Row, field: str, pattern: str | None) -> Any:
         raise DataError(message)
     last = matches[-1]
     return (last.group(1) if last.re.groups else last.group()).strip()
-
-
-def _messages(content: Any, place: str) -> tuple[Message, ...]:
-    if not isinstance(content, Sequence) or isinstance(content, bytes) or not content:
-        message = f"{place}: a prompt is text or a list of messages {{role, content}}, found {_kind(content)}"
-        raise DataError(message)
-    messages = tuple(_message(item, f"{place}, message {number}") for number, item in enumerate(content, start=1))
-    if messages[-1]["role"] == "assistant":
-        message = (
-            f"{place}: the last message is the assistant's, so nothing is asked; a prompt ends with the user's or a tool's"
-        )
-        raise DataError(message)
-    return messages
-
-
-def _message(item: Any, place: str) -> Message:
-    present = {str(key): value for key, value in item.items() if value is not None} if isinstance(item, Mapping) else {}
-    if not {"role", "content"} <= set(present) or not all(isinstance(value, str) for value in present.values()):
-        found = ", ".join(f"{key}: {_kind(value)}" for key, value in present.items()) or _kind(item)
-        message = f"{place}: a message is {{role: text, content: text}}, found {{{found}}}"
-        raise DataError(message)
-    if present["role"] not in ROLES:
-        message = f"{place}: unknown role {present['role']!r}; one of {', '.join(ROLES)}"
-        raise DataError(message)
-    return present
-
-
-def _kind(value: Any) -> str:
-    return "nothing" if value is None or value in ("", [], {}) else type(value).__name__

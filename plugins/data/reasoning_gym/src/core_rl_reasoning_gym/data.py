@@ -13,7 +13,8 @@ from typing import Any
 
 import attrs
 
-from core_rl.data.rows import Row, fill, make_prompt
+from core_rl.data.prompts import make_prompt
+from core_rl.data.rows import Row, fill
 from core_rl.data.sample import Prompt
 from core_rl.errors import DataError
 from core_rl.roles.parts import Split

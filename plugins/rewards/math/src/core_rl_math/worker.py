@@ -64,7 +64,7 @@ def parse(text: str) -> list[Any]:
 
     if _PROSE.search(re.sub(r"\\text\s*\{[^{}]*\}", "", text)):
         return list(math_verify.parse(text, parsing_timeout=None))
-    formula = _ROOT.sub(r"\\sqrt{\1}", _FUNCTION.sub(r"\\\1", text)).replace("**", "^").strip("$ ")
+    formula = _ROOT.sub(r"\\sqrt{\1}", _FUNCTION.sub(r"\\\1", text)).replace("**", "^").strip("$ ").removeprefix("=")
     latex = math_verify.LatexExtractionConfig(boxed_match_priority=0)
     return list(math_verify.parse(f"\\boxed{{{formula}}}", extraction_config=[latex], parsing_timeout=None))
 
