@@ -162,7 +162,7 @@ def test_interrupt_saves_and_says_how_to_go_on(run_file):
         ("algorithm=grppo", "grpo"),
         ("train_engine.lr=fast", "train_engine.lr"),
         ("data.path=missing.jsonl", "missing.jsonl"),
-        ("rewards=[{name: function, function: "nothing:here"}]", "nothing"),
+        ("rewards=[{name: function, function: 'nothing:here'}]", "nothing"),
         ("model.max_length=4", "too long"),
     ],
 )

@@ -23,6 +23,7 @@ from core_rl.roles.parts import RunInfo
 from core_rl.run.checkpoints import Checkpoints
 from core_rl.run.directory import RunDirectory
 from core_rl.run.manifest import Manifest
+from core_rl.run.report import write_report
 from core_rl.run.signals import Interrupts
 
 if TYPE_CHECKING:
@@ -134,5 +135,5 @@ def _farewell(directory: RunDirectory, path: Path, reason: str) -> int:
         return 130
     if reason != "done":
         print(f"Stopped: {reason}", file=sys.stderr)
-    print(f"Run folder: {directory.path}", file=sys.stderr)
+    print(f"Run folder: {directory.path}  Report: {write_report(directory.path)}", file=sys.stderr)
     return 0

@@ -34,7 +34,7 @@ class LocalRolloutEngine:
         self.options = options
         self.context = context
         self.version = 0
-        self._shares = hasattr(context.train_engine, "module") or hasattr(type(context.train_engine), "module")
+        self._shares = False
         self._task: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._closed = False
@@ -62,8 +62,10 @@ class LocalRolloutEngine:
             check_generation(self.module)
 
     def _load(self) -> Any:
-        if self._shares:
-            return self.context.train_engine.module  # type: ignore[union-attr]
+        trained = getattr(self.context.train_engine, "module", None)
+        if trained is not None:
+            self._shares = True
+            return trained
         import torch
 
         module = load_model(self.context.model, seed=self.context.seed)
