@@ -59,6 +59,13 @@ def test_the_first_token_is_never_in_the_mask():
     assert pack([group(sample(written(5, 6)))]).loss_mask.tolist() == [False, True]
 
 
+def test_versions_between_spans_are_unknown():
+    """An engine that did not stamp some tokens: -1 for those."""
+    batch = pack([group(sample(given_turn(1), written(2, 3, 4, 5, spans=[(3, 1, 2), (4, 3, 4)])))])
+
+    assert batch["versions"].tolist() == [-1, -1, 3, -1, 4]
+
+
 def test_an_empty_completion_is_a_sequence_without_a_loss():
     """The model stopped at once and said nothing."""
     batch = pack([group(sample(given_turn(5, 6), written()))])

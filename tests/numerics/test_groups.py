@@ -70,10 +70,20 @@ def test_nothing_to_compare_is_zero(rewards, leave_one_out):
 
 def test_a_group_without_spread_is_not_blown_up():
     """Batch mean over group deviation: the difference that is left is not divided by eps."""
-    group = torch.tensor([0, 0, 1, 1])
+    pairs = normalise(torch.tensor([1.0, 1.0, 0.0, 0.0]), torch.tensor([0, 0, 1, 1]), mean_level="batch")
+    inexact = torch.tensor([0.1] * 3 + [0.3] * 3, dtype=torch.float64)
+    triples = normalise(inexact, torch.tensor([0, 0, 0, 1, 1, 1]), mean_level="batch")
 
-    assert normalise(torch.tensor([1.0, 1.0, 0.0, 0.0]), group, mean_level="batch").tolist() == [0.5, 0.5, -0.5, -0.5]
-    assert normalise(torch.tensor([0.1, 0.1, 0.3, 0.3], dtype=torch.float64), group, mean_level="batch").abs().max() < 1
+    assert pairs.tolist() == [0.5, 0.5, -0.5, -0.5]
+    assert triples.tolist() == pytest.approx([-0.1] * 3 + [0.1] * 3)
+
+
+@pytest.mark.parametrize("size", range(3, 20))
+def test_others_without_spread_are_not_blown_up(size):
+    """One sample unlike all the others: what is left without it is rounding, and not a deviation to divide by."""
+    found = _normalise([0.7, *[0.1] * (size - 1)], leave_one_out="both")
+
+    assert found[0] == pytest.approx(0.6, rel=1e-5)
 
 
 def test_a_failed_reward_changes_no_other():

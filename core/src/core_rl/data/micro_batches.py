@@ -48,8 +48,8 @@ def shared_prefix_lengths(batch: PackedBatch) -> list[int]:
     first = first.scatter_reduce(0, group, torch.arange(batch.num_sequences, device=group.device), "amin")
     leader = broadcast(first[group], batch.cu_seqlens, count)
     position = batch.positions.long()
-    inside = position < batch.lengths[leader]
-    same = inside & (batch.tokens == batch.tokens[(starts[leader] + position).clamp(max=count - 1)]) & ~batch.loss_mask
+    # beyond the leader's end this compares with another sequence, which its own length, taken below, makes harmless
+    same = (batch.tokens == batch.tokens[(starts[leader] + position).clamp(max=count - 1)]) & ~batch.loss_mask
     agreed = segment_min(position.double(), batch.cu_seqlens, ~same).minimum(batch.lengths.double())
     shortest = torch.full((num_groups,), float("inf"), dtype=torch.float64, device=group.device)
     shortest = shortest.scatter_reduce(0, group, agreed, "amin")
