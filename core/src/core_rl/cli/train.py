@@ -19,6 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from core_rl.errors import UserError
     from core_rl.loops.run import train
 
+    if args.resume is not None and "=" in args.resume:
+        message = f"--resume takes a run folder, found {args.resume!r}; write the override before --resume"
+        raise UserError(message)
     return train(args.file, args.overrides, resume=args.resume)

@@ -35,7 +35,9 @@ def _place(path: str, origins: Mapping[str, Origin]) -> str:
 def _core(run_file: RunFile) -> Iterator[tuple[str, str]]:
     yield from _model(run_file)
     yield from _lengths("sampling", run_file.sampling, run_file.model.max_length)
-    yield from _lengths("eval.sampling", run_file.eval.sampling, run_file.model.max_length if run_file.eval.every else None)
+    held_out = run_file.eval.sampling.over(run_file.sampling)
+    if attrs.evolve(held_out, temperature=run_file.sampling.temperature) != run_file.sampling:
+        yield from _lengths("eval.sampling", held_out, run_file.model.max_length if run_file.eval.every else None)
     options = run_file.algorithm.options
     if isinstance(options, AlgorithmConfig):
         yield from _algorithm(options, run_file.run.prompts_per_step)

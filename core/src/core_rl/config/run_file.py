@@ -38,6 +38,36 @@ class RunSection:
     )
 
 
+def _inherited(kind: Any) -> Any:
+    """A field of `EvalSampling` that takes the value of `sampling` where it is null."""
+    original = attrs.fields_dict(SamplingParams)[kind]
+    text = f"{original.metadata['help']}; null takes that of sampling"
+    validator = None if original.validator is None else attrs.validators.optional(original.validator)
+    return attrs.field(default=None, validator=validator, metadata={"help": text})
+
+
+@attrs.frozen(kw_only=True)
+class EvalSampling:
+    """How held-out completions are sampled: greedy, and otherwise as in training, unless said otherwise."""
+
+    temperature: float = attrs.field(
+        default=0.0, validator=attrs.validators.ge(0.0), metadata={"help": "divides the logits; 0 is greedy"}
+    )
+    top_p: float | None = _inherited("top_p")
+    top_k: int | None = _inherited("top_k")
+    max_new_tokens: int | None = _inherited("max_new_tokens")
+    min_new_tokens: int | None = _inherited("min_new_tokens")
+    stop: tuple[str, ...] | None = _inherited("stop")
+    stop_token_ids: tuple[int, ...] | None = _inherited("stop_token_ids")
+    ignore_eos: bool | None = _inherited("ignore_eos")
+    frequency_penalty: float | None = _inherited("frequency_penalty")
+
+    def over(self, sampling: SamplingParams) -> SamplingParams:
+        """`sampling` with what is said here."""
+        said = attrs.asdict(self, recurse=False)
+        return attrs.evolve(sampling, **{name: value for name, value in said.items() if value is not None})
+
+
 @attrs.frozen(kw_only=True)
 class EvalSection:
     """Evaluation on held-out prompts."""
@@ -46,8 +76,8 @@ class EvalSection:
     at_start: bool = attrs.field(default=True, metadata={"help": "also before the first step, when `every` is above 0"})
     prompts: int = attrs.field(default=64, validator=_at_least(1), metadata={"help": "held-out prompts, the first so many"})
     n: int = attrs.field(default=1, validator=_at_least(1), metadata={"help": "samples of each"})
-    sampling: SamplingParams = attrs.field(
-        factory=lambda: SamplingParams(temperature=0.0), metadata={"help": "greedy unless said otherwise"}
+    sampling: EvalSampling = attrs.field(
+        factory=EvalSampling, metadata={"help": "greedy, and otherwise as in training, unless said otherwise"}
     )
 
 

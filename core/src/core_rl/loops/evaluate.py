@@ -20,6 +20,7 @@ async def evaluate(
     """Metrics under `eval/` and the scored groups. Sampling seeds are those of every other evaluation of the run."""
     section = parts.file.eval
     chosen = list(prompts[: section.prompts])
-    collected = await collect(parts, chosen, n=section.n, params=section.sampling, place=("eval",), on_progress=on_progress)
+    params = section.sampling.over(parts.file.sampling)
+    collected = await collect(parts, chosen, n=section.n, params=params, place=("eval",), on_progress=on_progress)
     scored = {f"eval/{name}": value for name, value in reward_metrics(collected.groups).items()}
     return scored | length_metrics(collected.groups, prefix="eval/"), collected.groups

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from core_rl.capabilities import check_capabilities
-from core_rl.config.load import load_run_file
+from core_rl.config.load import load
 from core_rl.config.show import to_dict, to_yaml
 from core_rl.errors import CheckpointError, DataError
 from core_rl.loops.inspect import load_held_out
@@ -18,7 +18,6 @@ from core_rl.loops.online import Position, train_online
 from core_rl.loops.parts import assemble
 from core_rl.loops.session import INTERRUPTED, Session
 from core_rl.plugins.build import build
-from core_rl.plugins.catalogue import Catalogue
 from core_rl.roles.parts import RunInfo
 from core_rl.run.checkpoints import Checkpoints
 from core_rl.run.directory import RunDirectory
@@ -37,9 +36,9 @@ Status = Literal["done", "failed", "interrupted"]
 
 def train(path: Path, overrides: Sequence[str], *, resume: str | None) -> int:
     """Run to the end. Exit code 0, or 130 when Ctrl-C ended it after a saved step."""
-    file = load_run_file(path, overrides)
+    loaded = load(path, overrides)
+    file, catalogue = loaded.run_file, loaded.catalogue
     check_capabilities(file)
-    catalogue = Catalogue.discover(allow=file.plugins.allow, block=file.plugins.block)
     prompts, held_out = _load_data(file)
     directory = _directory(file, resume)
     checkpoints = Checkpoints(directory.checkpoints, file.checkpoint)
