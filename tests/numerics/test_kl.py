@@ -91,6 +91,15 @@ def test_extremes_stay_finite(estimator):
     assert log_p.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("gap", [1e-3, -1e-4])
+def test_k3_of_nearby_policies_keeps_its_digits_in_float32(gap):
+    """Half the square of the gap, far below the spacing of floats at 1."""
+    log_ref = torch.tensor([-0.001])
+    difference = (log_ref + gap - log_ref).double().item()
+
+    assert kl_estimate(log_ref + gap, log_ref, "k3").item() == pytest.approx(reference.kl("k3", difference, 0.0)[0], rel=1e-2)
+
+
 def test_a_bound_on_the_value_takes_the_gradient_away():
     """verl's clamp at 10."""
     log_p = torch.tensor([-8.0, -1.0], requires_grad=True)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core_rl.numerics.ratios import bounded_exp
+from core_rl.numerics.ratios import LOG_RATIO_BOUND, bounded_exp
 
 if TYPE_CHECKING:
     import torch
@@ -56,6 +56,7 @@ def _plain(difference: torch.Tensor, estimator: str) -> torch.Tensor:
     if estimator == "k2":
         return difference.square() / 2
     if estimator == "k3":
-        return bounded_exp(-difference) + difference - 1
+        # expm1, since e^-d - 1 in float32 has lost every digit of d^2 / 2 when d is small, as between trainer and rollout engine
+        return (-difference).clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).expm1() + difference
     message = f"KL estimators are k1, abs, k2, k3, k1+ and k3+, found {estimator!r}"
     raise ValueError(message)
