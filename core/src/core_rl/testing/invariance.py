@@ -42,7 +42,7 @@ def gradient(
             output = objective(PolicyOutputs(logprobs=own[0][where], entropy=own[1][where]), part)
             piece = (output.values * part["aggregation_weights"]).sum()
             if piece.requires_grad:
-                piece.backward()  # type: ignore[no-untyped-call]
+                torch.autograd.backward(piece)
             loss += piece.item()
             for name, (total, count) in output.metrics.items():
                 entry = totals.setdefault(name, [0.0, 0.0])
