@@ -6,6 +6,7 @@ N tokens of the micro-batch, T computed tokens and M scored ones of its layout, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -38,7 +39,7 @@ class Policy:
 
     def attention(self) -> Any:
         """The context in which `outputs` and its backward pass run."""
-        return packed_attention(self.model)
+        return packed_attention(self.model) if self.packed else nullcontext()
 
     def head(self, sink: Sink | None = None) -> Head:
         layer = self.model.get_output_embeddings()

@@ -8,6 +8,7 @@ import attrs
 
 _at_least: Any = attrs.validators.ge
 _above: Any = attrs.validators.gt
+_optional: Any = attrs.validators.optional
 
 
 def _fraction(_: Any, attribute: attrs.Attribute[Any], value: float) -> None:
@@ -53,7 +54,7 @@ class LocalTrainConfig:
     min_lr_ratio: float = attrs.field(default=0.0, validator=_fraction, metadata={"help": "where linear and cosine end"})
     max_grad_norm: float | None = attrs.field(
         default=1.0,
-        validator=attrs.validators.optional(_above(0.0)),
+        validator=_optional(_above(0.0)),
         metadata={"help": "gradients are scaled down to this norm; null leaves them"},
     )
     max_tokens_per_micro_batch: int = attrs.field(
