@@ -13,6 +13,9 @@ KNOWN: dict[str, dict[str, str]] = {
     "advantage": {
         "group_norm": "grpo",
     },
+    "rejection": {
+        "zero_variance": "grpo",
+    },
     "reward": {
         "choice": "choice",
         "format": "format",

@@ -76,6 +76,17 @@ _LOSS_HELP = "the policy loss of a token"
 
 
 @attrs.frozen(kw_only=True)
+class ZeroVarianceConfig:
+    """Options of the rejection `zero_variance`."""
+
+    tolerance: float = attrs.field(
+        default=1e-6,
+        validator=attrs.validators.ge(0.0),
+        metadata={"help": "rewards of a group that lie this near to each other count as equal"},
+    )
+
+
+@attrs.frozen(kw_only=True)
 class Grpo(AlgorithmConfig):
     """GRPO (2402.03300): group mean and standard deviation, mean over tokens and then over sequences, KL (k3) in the loss.
 

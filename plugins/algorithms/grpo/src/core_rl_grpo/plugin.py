@@ -1,4 +1,4 @@
-"""Registers the algorithms `grpo` and `dr_grpo`, the advantage `group_norm` and the loss `ppo_clip`."""
+"""Registers the algorithms `grpo` and `dr_grpo` and their parts: `group_norm`, `ppo_clip`, `zero_variance`."""
 
 from __future__ import annotations
 
@@ -50,6 +50,19 @@ def core_rl_losses() -> list[Component]:
             target="core_rl_grpo.ppo_clip:PpoClip",
             config="core_rl_grpo.config:PpoClipConfig",
             summary="the clipped surrogate of PPO, with an optional bound for negative advantages (1707.06347)",
+        )
+    ]
+
+
+@hookimpl
+def core_rl_rejections() -> list[Component]:
+    return [
+        Component(
+            name="zero_variance",
+            target="core_rl_grpo.zero_variance:ZeroVariance",
+            config="core_rl_grpo.config:ZeroVarianceConfig",
+            summary="leave out groups whose rewards are all equal (2503.14476)",
+            needs=frozenset({"rewards", "group"}),
         )
     ]
 
