@@ -80,7 +80,12 @@ def equal(a, b) -> bool:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"optimizer": "sgd", "lr": 1.0, "momentum": 0.5}, {"lora": LoraConfig(rank=4), "lr": 0.1}]
+    "options",
+    [
+        {},
+        {"optimizer": "sgd", "lr": 1.0, "momentum": 0.5},
+        {"lora": LoraConfig(rank=4), "lr": 0.1, "gradient_checkpointing": True},
+    ],
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_steps_raise_the_likelihood(dtype, options):

@@ -33,12 +33,18 @@ class Head:
     softcap: float | None = None
     rows: int
 
-    def log_softmax(self, hidden: torch.Tensor, out: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """[rows, V] log-probabilities and [rows, 1] log-normalisers of a chunk of hidden states [rows, E]."""
-        if self.weight.dtype in (torch.float32, torch.float64):
-            logits = torch.mm(hidden, self.weight.t(), out=out)
+    def table(self, count: int) -> torch.Tensor:
+        """Room for the largest chunk of `count` tokens: [rows, V]."""
+        dtype = torch.promote_types(self.weight.dtype, torch.float32)
+        return torch.empty(min(count, self.rows), len(self.weight), dtype=dtype, device=self.weight.device)
+
+    def log_softmax(self, hidden: torch.Tensor, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """[rows, V] log-probabilities, in `table`, and [rows, 1] log-normalisers of hidden states [rows, E]."""
+        logits = table[: len(hidden)]
+        if table.dtype == self.weight.dtype:
+            torch.mm(hidden, self.weight.t(), out=logits)
         else:
-            logits = torch.mm(hidden, self.weight.t()).float()
+            logits.copy_(torch.mm(hidden, self.weight.t()))
         if self.bias is not None:
             logits += self.bias
         if self.softcap is not None:
@@ -66,16 +72,13 @@ class _TokenLogprobs(torch.autograd.Function):
         ctx: Any, hidden: torch.Tensor, bias: torch.Tensor | None, targets: torch.Tensor, head: Head, entropy_grad: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
         del bias  # an argument for its gradient alone; `head` has it
-        dtype = torch.promote_types(head.weight.dtype, torch.float32)
-        logprobs, entropy, normalisers = (torch.empty(len(targets), dtype=dtype, device=hidden.device) for _ in range(3))
-        table: torch.Tensor | None = None
-        for start in range(0, len(targets), head.rows):
-            chunk = slice(start, start + head.rows)
-            reuse = table if table is not None and len(table) == len(targets[chunk]) else None
-            table, normaliser = head.log_softmax(hidden[chunk], out=reuse)
+        table = head.table(len(targets))
+        logprobs, entropy, normalisers = (table.new_empty(len(targets)) for _ in range(3))
+        for chunk in _chunks(len(targets), head.rows):
+            values, normaliser = head.log_softmax(hidden[chunk], table)
             normalisers[chunk] = normaliser[:, 0]
-            logprobs[chunk] = table.gather(1, targets[chunk, None])[:, 0]
-            entropy[chunk] = torch.cat([_entropy(block) for block in table.split(_BLOCK)])
+            logprobs[chunk] = values.gather(1, targets[chunk, None])[:, 0]
+            entropy[chunk] = torch.cat([_entropy(block) for block in values.split(_BLOCK)])
         ctx.save_for_backward(hidden, targets, entropy, normalisers)
         ctx.head, ctx.entropy_grad = head, entropy_grad
         ctx.table = table if ctx.needs_input_grad[0] or head.sink is not None else None
@@ -87,12 +90,12 @@ class _TokenLogprobs(torch.autograd.Function):
         head: Head = ctx.head
         grad_hidden = torch.empty_like(hidden)
         grad_bias = None if head.bias is None else torch.zeros_like(head.bias)
-        table, ctx.table = ctx.table, None
-        for start in reversed(range(0, len(targets), head.rows)):
-            chunk = slice(start, start + head.rows)
-            if table is None or start + head.rows < len(targets):
-                reuse = table if table is not None and len(table) == len(targets[chunk]) else None
-                table, _ = head.log_softmax(hidden[chunk], out=reuse)
+        kept, ctx.table = ctx.table, None
+        table = head.table(len(targets)) if kept is None else kept
+        for chunk in reversed(_chunks(len(targets), head.rows)):
+            grad_logits = table[: chunk.stop - chunk.start]
+            if kept is None or chunk.stop < len(targets):
+                head.log_softmax(hidden[chunk], table)
             outer = _Outer(
                 targets=targets[chunk, None],
                 logprob=grads[0][chunk, None],
@@ -100,8 +103,8 @@ class _TokenLogprobs(torch.autograd.Function):
                 entropy_value=entropy[chunk, None],
                 normaliser=normalisers[chunk, None],
             )
-            _grad_logits(table, outer, head.softcap)
-            grad_logits = table.to(head.weight.dtype)
+            _fill_grad(grad_logits, outer, head.softcap)
+            grad_logits = grad_logits.to(head.weight.dtype)
             torch.mm(grad_logits, head.weight, out=grad_hidden[chunk])
             if grad_bias is not None:
                 grad_bias += grad_logits.sum(0)
@@ -110,6 +113,13 @@ class _TokenLogprobs(torch.autograd.Function):
             elif head.sink is not None:
                 head.sink.add_(grad_logits.t() @ hidden[chunk])
         return grad_hidden, grad_bias, None, None, None
+
+
+def _chunks(count: int, rows: int) -> list[slice]:
+    """Full chunks but for the first, so that the last, which is not computed twice, is as large as can be."""
+    starts = range(count % rows, count, rows)
+    first = [slice(0, count % rows)] if count % rows else []
+    return first + [slice(start, start + rows) for start in starts]
 
 
 def _entropy(log_softmax: torch.Tensor) -> torch.Tensor:
@@ -129,7 +139,7 @@ class _Outer:
     normaliser: torch.Tensor
 
 
-def _grad_logits(table: torch.Tensor, outer: _Outer, softcap: float | None) -> None:
+def _fill_grad(table: torch.Tensor, outer: _Outer, softcap: float | None) -> None:
     """The log-probabilities in `table` [rows, V] become the gradient of the logits, in place."""
     for start in range(0, len(table), _BLOCK):
         part = slice(start, start + _BLOCK)

@@ -68,7 +68,7 @@ class LocalTrainConfig:
         metadata={"help": "keep no activations inside layers and compute them again: less memory, a third more time"},
     )
     logits_memory_mb: int = attrs.field(
-        default=256,
+        default=512,
         validator=_at_least(1),
         metadata={"help": "logits that exist at once; beyond it they come in chunks, computed twice"},
     )
