@@ -21,6 +21,10 @@ _CANDIDATES = 1024
 """Likeliest tokens looked at first for top-k and top-p; a full sort of 49,152 takes 4 ms a sequence, this a tenth of it."""
 
 
+_BLOCK = 128
+"""Tokens whose masses are added up first."""
+
+
 @attrs.frozen(kw_only=True)
 class Draw:
     """What the next token of one sequence depends on, beside its logits."""
@@ -87,23 +91,45 @@ def _penalise(logits: torch.Tensor, draws: Sequence[Draw]) -> None:
 
 
 def _plain(logits: torch.Tensor, uniform: torch.Tensor, greedy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """From the whole vocabulary: inverse of the cumulative distribution."""
-    normaliser = logits.logsumexp(-1, keepdim=True)
-    if greedy.all():
-        tokens = logits.argmax(-1)
-    else:
-        cumulative = (logits - normaliser).exp_().cumsum(-1)
-        tokens = _invert(cumulative, uniform)
-        tokens = torch.where(greedy, logits.argmax(-1), tokens) if greedy.any() else tokens
-    return tokens, (logits.gather(-1, tokens[:, None]) - normaliser)[:, 0]
+    """From the whole vocabulary: inverse of the cumulative distribution. `logits` is overwritten with its masses."""
+    largest, likeliest = logits.max(-1, keepdim=True)
+    tokens = likeliest[:, 0]
+    masses = logits.sub_(largest).exp_()
+    if not greedy.all():
+        tokens = torch.where(greedy, tokens, _invert(masses, uniform))
+    share = masses.gather(-1, tokens[:, None]) / masses.sum(-1, keepdim=True)
+    return tokens, share.log()[:, 0]
 
 
-def _invert(cumulative: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-    """The first index whose cumulative mass exceeds u times the whole; never one without mass of its own."""
+def _invert(masses: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    """[R]: where the cumulative mass of [R, V] passes u times the whole; never an index without mass of its own.
+
+    In two levels, blocks and then the tokens of one block: a running sum over 49,152 tokens takes 7 ms, this 2 ms.
+    """
+    blocks = _blocked(masses)  # [R, blocks, _BLOCK]
+    block, below = _pass(blocks.sum(-1), uniform)
+    inner = blocks.gather(1, block[:, None, None].expand(-1, 1, _BLOCK))[:, 0]
+    share = below / inner.sum(-1).clamp(min=torch.finfo(masses.dtype).tiny)
+    place, _ = _pass(inner, share)
+    return block * _BLOCK + place
+
+
+def _blocked(masses: torch.Tensor) -> torch.Tensor:
+    missing = -masses.shape[-1] % _BLOCK
+    padded = torch.nn.functional.pad(masses, (0, missing)) if missing else masses
+    return padded.unflatten(-1, (-1, _BLOCK))
+
+
+def _pass(masses: torch.Tensor, share: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The index that holds `share` of the whole mass, and how much mass of its own lies below that point."""
+    cumulative = masses.cumsum(-1)
     total = cumulative[:, -1]
-    # u < 1, but u * total can round up to the total: stay below it
-    target = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cumulative, target[:, None], right=True)[:, 0].clamp(max=cumulative.shape[-1] - 1)
+    # share < 1, but share * total can round up to the total: stay below it
+    target = torch.minimum(share * total, torch.nextafter(total, torch.zeros_like(total))).clamp(min=0)
+    index = torch.searchsorted(cumulative, target[:, None], right=True).clamp(max=masses.shape[-1] - 1)
+    own = masses.gather(-1, index)
+    below = target[:, None] - (cumulative.gather(-1, index) - own)
+    return index[:, 0], torch.minimum(below, own).clamp(min=0)[:, 0]
 
 
 def _restricted(logits: torch.Tensor, draws: Sequence[Draw], uniform: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -123,5 +149,5 @@ def _restricted(logits: torch.Tensor, draws: Sequence[Draw], uniform: torch.Tens
     before = mass.cumsum(-1) - mass
     values = values.masked_fill((before >= top_p[:, None]) & (rank > 0), -torch.inf)
     normaliser = values.logsumexp(-1, keepdim=True)
-    place = _invert((values - normaliser).exp().cumsum(-1), uniform)[:, None]
+    place = _invert((values - normaliser).exp(), uniform)[:, None]
     return ids.gather(-1, place)[:, 0], (values.gather(-1, place) - normaliser)[:, 0]
