@@ -16,7 +16,7 @@ COLOURS = 6
 
 
 def line_chart(series: Mapping[str, Points]) -> str:
-    """One line for each series over the steps; a single noisy one is drawn faint under its running mean."""
+    """One line for each series over the steps; a single noisy one is drawn faint under its mean."""
     drawn = {label: thinned(points) for label, points in series.items() if points}
     if not drawn:
         return ""
@@ -33,13 +33,13 @@ def line_chart(series: Mapping[str, Points]) -> str:
 
 
 def smoothed(points: Points) -> Points:
-    """Exponential running mean without the pull of its start; its memory is a tenth of the series, at least five points."""
-    keep = 1 - 1 / max(5.0, len(points) / 10)
-    total = weight = 0.0
+    """Means over a window around each point, a tenth of the series wide and at least five points; narrower at both ends."""
+    reach = max(2, len(points) // 20)
     result: Points = []
-    for x, y in points:
-        total, weight = keep * total + y, keep * weight + 1
-        result.append((x, total / weight))
+    for index, (x, _) in enumerate(points):
+        near = min(reach, index, len(points) - 1 - index)
+        window = [y for _, y in points[index - near : index + near + 1]]
+        result.append((x, sum(window) / len(window)))
     return result
 
 

@@ -99,8 +99,8 @@ class RunDirectory:
 
 
 def safe_name(name: str) -> str:
-    """A run's name as the name of a folder: letters, digits, dot, dash and underscore; no leading dots."""
-    return re.sub(r"[^\w.-]+", "-", name).lstrip(".").strip("-")[:100] or "run"
+    """A run's name as the name of a folder: letters, digits, dot, dash and underscore; no dot at either end."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:100] or "run"
 
 
 def _new_folder(parent: Path, stamp: str) -> Path:

@@ -47,7 +47,7 @@ def _canvas(panels: int) -> tuple[Any, Any]:
 def _reward_panel(axes: Any, rewards: list[tuple[float, float]]) -> None:
     steps, values = zip(*rewards, strict=True)
     axes.plot(steps, values, color="#0072b2", alpha=0.3, linewidth=1, label="step")
-    axes.plot(steps, [value for _, value in smoothed(rewards)], color="#0072b2", linewidth=2, label="running mean")
+    axes.plot(steps, [value for _, value in smoothed(rewards)], color="#0072b2", linewidth=2, label="mean around it")
     ends = first_and_last(rewards)
     assert ends is not None
     axes.set_title(f"training reward: {ends[0]:.3f} → {ends[1]:.3f} (first and last fifth)", fontsize=10)

@@ -7,8 +7,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-_HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
-"""Unicode categories that move the cursor, reverse the line or show nothing at all."""
 _MARKER = re.compile(r"(<\|start_header_id\|>\w+<\|end_header_id\|>|<\|im_start\|>\w+|<\|[^<>|]{1,40}\|>)\s*")
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -21,9 +19,9 @@ def visible(text: str) -> str:
 def _escape(character: str) -> str:
     if character == "\n":
         return "⏎"
-    if unicodedata.category(character) in _HIDDEN:
-        return character.encode("unicode_escape").decode()
-    return character
+    if character.isprintable() or unicodedata.category(character) == "Zs":
+        return character
+    return character.encode("unicode_escape").decode()
 
 
 def head(text: str, width: int) -> str:
