@@ -128,6 +128,7 @@ def _train_engine(file: RunFile, launcher: Launcher) -> TrainEngine:
         model=file.model,
         seed=file.run.seed,
         total_steps=file.run.steps * algorithm.epochs * algorithm.minibatches,
+        temperature=file.sampling.temperature or 1.0,
         reference=needs_reference(algorithm),
     )
     assert file.train_engine.component is not None

@@ -82,6 +82,8 @@ class TrainContext:
     seed: int
     total_steps: int
     """Optimizer steps of the whole run, for the schedule of the learning rate."""
+    temperature: float = 1.0
+    """Divides the logits of every log-probability and entropy: the policy is the distribution that samples were drawn from."""
     reference: bool = False
     """Whether log-probabilities of a frozen reference policy will be asked for."""
 

@@ -62,8 +62,8 @@ def together(wanted):
 
 async def until_cached(engine, tokens):
     """Until the first running sequence holds so many tokens."""
-    while not engine._scheduler.running or engine._scheduler.running[0].cached < tokens:
-        await asyncio.sleep(0)  # noqa: ASYNC110 - the engine knows no such event
+    while not engine._scheduler.running or engine._scheduler.running[0].cached < tokens:  # noqa: ASYNC110 - there is no event
+        await asyncio.sleep(0)
 
 
 def flat(results):
@@ -251,10 +251,7 @@ def test_a_version_is_stamped_on_every_token_also_when_it_changes_midway():
         pending = asyncio.create_task(
             engine.generate(GenerateRequest(id="a", prompt_ids=[3, 4], params=attrs.evolve(FREE, max_new_tokens=50)))
         )
-        while (
-            engine.stats()["rollout/tokens"] == 0 or not engine._scheduler.running or engine._scheduler.running[0].cached < 10
-        ):
-            await asyncio.sleep(0)
+        await until_cached(engine, 10)
         await engine.begin_update()
         state = {name: value + 0.1 for name, value in engine.module.state_dict().items()}
         await engine.update(list(state.items()))

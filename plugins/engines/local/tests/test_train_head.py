@@ -33,30 +33,32 @@ def inputs(dtype=torch.float64, *, bias=False):
     return draw(M, E), draw(V, E), draw(V) if bias else None, torch.randint(V, (M,), generator=generator)
 
 
-def reference(hidden, weight, bias, targets, softcap):
+def reference(hidden, weight, bias, targets, softcap, *, temperature=1.0):
     logits = hidden @ weight.t() + (0 if bias is None else bias)
     logits = logits if softcap is None else softcap * torch.tanh(logits / softcap)
+    logits = logits / temperature
     table = logits.log_softmax(-1)
     return table.gather(1, targets[:, None])[:, 0], -(table.exp() * table).sum(-1)
 
 
 @pytest.mark.parametrize("entropy_grad", [False, True])
 @pytest.mark.parametrize("softcap", [None, 2.0])
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("rows", [1, 64, 70, 150, 1000])
-def test_values_and_gradients_equal_whole_logits(rows, bias, softcap, entropy_grad):
+def test_values_and_gradients_equal_whole_logits(rows, bias, softcap, temperature, entropy_grad):
     """For any chunk, with and without a bias, a soft cap and a gradient through the entropy."""
     hidden, weight, offset, targets = inputs(bias=bias)
     slope, bend = torch.linspace(-1, 1, M, dtype=torch.float64), torch.linspace(2, -1, M, dtype=torch.float64)
     sink = torch.zeros(V, E, dtype=torch.float64)
-    head = Head(weight=weight, bias=offset, sink=sink, softcap=softcap, rows=rows)
+    head = Head(weight=weight, bias=offset, sink=sink, softcap=softcap, temperature=temperature, rows=rows)
 
     logprobs, entropy = token_logprobs(hidden, targets, head, entropy_grad=entropy_grad)
     (slope * logprobs + (bend * entropy if entropy_grad else 0)).sum().backward()
     got = [logprobs, entropy, hidden.grad, sink] + ([offset.grad] if bias else [])
 
     leaves = [hidden, weight] + ([offset] if bias else [])
-    want = reference(hidden, weight, offset, targets, softcap)
+    want = reference(hidden, weight, offset, targets, softcap, temperature=temperature)
     loss = (slope * want[0] + (bend * want[1] if entropy_grad else 0)).sum()
     for mine, theirs in zip(got, [*want, *torch.autograd.grad(loss, leaves)], strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-12, rtol=1e-10)

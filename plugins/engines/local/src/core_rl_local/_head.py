@@ -1,6 +1,6 @@
 """Log-probabilities and entropies of tokens straight from hidden states, in chunks: [M, V] logits never exist at once.
 
-For hidden state h_t, logits z = W h_t (+ b), target y:
+For hidden state h_t, logits z = (W h_t (+ b)) / temperature, target y:
 
     logp_t = z_y - lse(z)              d logp_t / d z = onehot(y) - p
     H_t    = -sum_v p_v log p_v        d H_t / d z    = -p (log p + H_t)
@@ -31,6 +31,7 @@ class Head:
     bias: torch.Tensor | None = None
     sink: torch.Tensor | None = None
     softcap: float | None = None
+    temperature: float = 1.0
     rows: int
 
     def table(self, count: int) -> torch.Tensor:
@@ -49,6 +50,8 @@ class Head:
             logits += self.bias
         if self.softcap is not None:
             logits.div_(self.softcap).tanh_().mul_(self.softcap)
+        if self.temperature != 1.0:
+            logits.div_(self.temperature)
         normalisers = logits.new_empty(len(logits), 1)
         for block, normaliser in zip(logits.split(_BLOCK), normalisers.split(_BLOCK), strict=True):
             torch.logsumexp(block, 1, keepdim=True, out=normaliser)
@@ -103,7 +106,7 @@ class _TokenLogprobs(torch.autograd.Function):
                 entropy_value=entropy[chunk, None],
                 normaliser=normalisers[chunk, None],
             )
-            _fill_grad(grad_logits, outer, head.softcap)
+            _fill_grad(grad_logits, outer, head)
             grad_logits = grad_logits.to(head.weight.dtype)
             torch.mm(grad_logits, head.weight, out=grad_hidden[chunk])
             if grad_bias is not None:
@@ -139,12 +142,14 @@ class _Outer:
     normaliser: torch.Tensor
 
 
-def _fill_grad(table: torch.Tensor, outer: _Outer, softcap: float | None) -> None:
+def _fill_grad(table: torch.Tensor, outer: _Outer, head: Head) -> None:
     """The log-probabilities in `table` [rows, V] become the gradient of the logits, in place."""
     for start in range(0, len(table), _BLOCK):
         part = slice(start, start + _BLOCK)
         block, grad = table[part], outer.logprob[part]
-        capped = None if softcap is None else (block + outer.normaliser[part]).div_(softcap)
+        capped = None
+        if head.softcap is not None:
+            capped = (block + outer.normaliser[part]).mul_(head.temperature / head.softcap)
         if outer.entropy is None:
             block.exp_().mul_(-grad)
         else:
@@ -153,3 +158,5 @@ def _fill_grad(table: torch.Tensor, outer: _Outer, softcap: float | None) -> Non
         block.scatter_add_(1, outer.targets[part], grad)
         if capped is not None:
             block.mul_(1 - capped.square_())
+        if head.temperature != 1.0:
+            block.div_(head.temperature)

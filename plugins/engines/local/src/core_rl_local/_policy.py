@@ -26,6 +26,8 @@ class Policy:
     def __init__(self, model: Any, *, logits_memory_mb: int, packed: bool = True) -> None:
         self.model = model
         self.packed = packed
+        self.temperature = 1.0
+        """Divides the logits, as in sampling: log-probabilities are those of the distribution that completions come from."""
         self._budget = logits_memory_mb * 2**20
         config = model.config.get_text_config()
         self._softcap = getattr(config, "final_logit_softcapping", None)
@@ -49,6 +51,7 @@ class Policy:
             bias=getattr(layer, "bias", None),
             sink=None if sink is None else sink(layer.weight),
             softcap=self._softcap,
+            temperature=self.temperature,
             rows=max(1, self._budget // (4 * vocabulary)),
         )
 

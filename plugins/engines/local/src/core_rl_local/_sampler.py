@@ -117,7 +117,8 @@ def _invert(masses: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
 def _blocked(masses: torch.Tensor) -> torch.Tensor:
     missing = -masses.shape[-1] % _BLOCK
     padded = torch.nn.functional.pad(masses, (0, missing)) if missing else masses
-    return padded.unflatten(-1, (-1, _BLOCK))
+    blocks: torch.Tensor = padded.unflatten(-1, (-1, _BLOCK))
+    return blocks
 
 
 def _pass(masses: torch.Tensor, share: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

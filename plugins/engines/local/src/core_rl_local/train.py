@@ -57,6 +57,7 @@ class LocalTrainEngine:
         self.module = load_model(self.context.model, seed=self.context.seed)
         switch_off_dropout(self.module)
         self._policy = probe(self.module, logits_memory_mb=self.options.logits_memory_mb)
+        self._policy.temperature = self.context.temperature
         self._peft = None
         self.module.to(getattr(torch, self.context.model.dtype))
         if self._column:
@@ -184,8 +185,10 @@ class LocalTrainEngine:
             torch.cuda.empty_cache()
 
     def close(self) -> None:
+        """Also when `setup` failed or never ran."""
         self._reference = None
-        self._masters.zero_grad()
+        if hasattr(self, "_masters"):
+            self._masters.zero_grad()
 
     def describe(self) -> Mapping[str, Any]:
         parameters = list(self.module.parameters())
