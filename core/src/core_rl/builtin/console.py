@@ -1,4 +1,7 @@
-"""The logger that a person watches: a live panel on a terminal, one line for each step elsewhere."""
+"""The logger that a person watches: a live panel on a terminal, one line for each step elsewhere.
+
+A terminal that has only ASCII gets the lines too.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,7 @@ class Console:
             self._display = None
 
     def _make_display(self, folder: str) -> Display:
-        if sys.stdout.isatty():
+        if sys.stdout.isatty() and (sys.stdout.encoding or "").lower().startswith("utf"):
             from core_rl.builtin.console_panel import Panel  # rich takes 0.1 s to import
 
             return Panel(folder, self._options.metrics, self._options.width)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from core_rl.builtin.console import LABELS, chosen, times, verdict
-from core_rl.run.text import clock, for_encoding, head, number, sparkline, tail, visible, without_markers
+from core_rl.run.text import clock, head, number, sparkline, tail, visible, without_markers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -58,12 +58,12 @@ class Panel:
         table.add_column("reward", overflow="fold", max_width=24)
         for row in rows:
             prompt, completion = visible(without_markers(row["prompt"])), visible(str(row["completion"]))
-            table.add_row(self._text(tail(prompt, _CELL // 2)), self._text(head(completion, _CELL)), self._colored(row))
+            table.add_row(Text(tail(prompt, _CELL // 2)), Text(head(completion, _CELL)), self._colored(row))
         self._console.print(table)
 
     def close(self, line: str) -> None:
         self._live.stop()
-        self._console.print(self._text(line), soft_wrap=True)
+        self._console.print(Text(line), soft_wrap=True)
 
     def _render(self) -> RenderableType:
         progress = self._progress
@@ -74,12 +74,12 @@ class Panel:
         table.add_column(ratio=1)
         table.add_column(no_wrap=True, justify="right")
         table.add_row(
-            self._text(f"step {progress.step}/{progress.total}"),
+            Text(f"step {progress.step}/{progress.total}"),
             ProgressBar(total=max(progress.total, 1), completed=progress.step),
-            self._text(self._clock_line(progress)),
+            Text(self._clock_line(progress)),
         )
         rows: list[RenderableType] = [table, self._metrics_line(progress), Text(self._phase_line(progress), style="dim")]
-        return Frame(Group(*rows), title=self._text(progress.name), title_align="left", box=box.ROUNDED)
+        return Frame(Group(*rows), title=Text(progress.name), title_align="left", box=box.ROUNDED)
 
     def _clock_line(self, progress: Progress) -> str:
         remaining = progress.remaining_s()
@@ -90,13 +90,9 @@ class Panel:
         for index, (name, value) in enumerate(chosen(progress.last, self._metrics)):
             item = Text(no_wrap=True).append(LABELS.get(name, name) + " ", style="dim").append(number(value), "bold")
             if index == 0 and len(progress.trend) > 1:
-                item.append(self._trend(progress.trend), style="green")
+                item.append(" " + sparkline(progress.trend), style="green")
             items.append(item)
         return Columns(items, padding=(0, 3))
-
-    def _trend(self, values: Sequence[float]) -> str:
-        """Nothing where the terminal has no bars."""
-        return " " + sparkline(values) if self._console.encoding.startswith("utf") else ""
 
     def _phase_line(self, progress: Progress) -> str:
         now = "{} {}/{}".format(*progress.phase) if progress.phase else ""
@@ -106,10 +102,4 @@ class Panel:
     def _colored(self, row: Mapping[str, Any]) -> Text:
         reward = row.get("reward")
         style = "red" if reward is None else "green" if reward > 0 else ""
-        return Text(self._encodable(verdict(row, "\n", "")), style=style)
-
-    def _text(self, text: str) -> Text:
-        return Text(self._encodable(text))
-
-    def _encodable(self, text: str) -> str:
-        return for_encoding(text, self._console.encoding)
+        return Text(verdict(row, "\n", ""), style=style)
