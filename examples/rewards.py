@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def digits_in_place(completion: str, answer: str) -> float:
-    """The share of the answer's digits that stand where they should; writing on after the answer costs too."""
+def same_text(completion: str, answer: str) -> float:
+    """The share of characters that stand where they should; writing on after the answer costs too."""
     right = sum(found == wanted for found, wanted in zip(completion, answer, strict=False))
     return right / max(len(answer), len(completion))
