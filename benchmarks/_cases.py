@@ -47,7 +47,7 @@ class Case:
             "model": {"path": model},
             "data": {"name": "jsonl", "path": str(prompts)},
             "sampling": {"max_new_tokens": self.new_tokens, "min_new_tokens": self.new_tokens},
-            "algorithm": {"name": "grpo", "group_size": self.group_size},
+            "algorithm": {"name": "grpo", "group_size": self.group_size, "kl": {"coef": 0}},  # as TRL: beta 0
             "train_engine": {"name": "local", "lr": 1e-6},
             "rewards": [{"name": "function", "function": f"{HERE / '_reward.py'}:variety"}],
             "loggers": ["jsonl"],
