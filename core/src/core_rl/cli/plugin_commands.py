@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from core_rl.errors import UserError
 from core_rl.plugins.catalogue import Catalogue
-from core_rl.plugins.suggest import did_you_mean
+from core_rl.suggest import did_you_mean
 
 if TYPE_CHECKING:
     import pluggy

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from core_rl.config.merge import Merger, Spec, name_of, named
-from core_rl.config.nearest import nearest
 from core_rl.config.reader import read_override_text
 from core_rl.config.selection import Selection
 from core_rl.config.tree import ItemPatch, MapNode, Node, Origin
 from core_rl.errors import Problem
+from core_rl.suggest import nearest
 
 
 @attrs.frozen(kw_only=True)

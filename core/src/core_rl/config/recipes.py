@@ -10,10 +10,10 @@ from pathlib import Path
 
 import attrs
 
-from core_rl.config.nearest import did_you_mean
 from core_rl.errors import PluginError
 from core_rl.plugins.distributions import installed_plugins
 from core_rl.plugins.selectors import canonical
+from core_rl.suggest import did_you_mean
 
 
 @attrs.frozen(kw_only=True)

@@ -11,12 +11,12 @@ from core_rl.config.construct import check_fields, complaint
 from core_rl.config.fields import Field, fields_of, members
 from core_rl.config.lookup import Lookup
 from core_rl.config.merge import Merger, Spec, name_of, named
-from core_rl.config.nearest import did_you_mean
 from core_rl.config.selection import Selection
 from core_rl.config.tree import INVALID, ListNode, MapNode, Node, Origin, Scalar, from_python, join, origin_of, place
 from core_rl.config.values import Place, Values
 from core_rl.config.words import found
 from core_rl.errors import PluginError, Problem
+from core_rl.suggest import did_you_mean
 
 
 @attrs.frozen(kw_only=True)

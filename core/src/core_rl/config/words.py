@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from core_rl.config.fields import is_section, members
-from core_rl.config.nearest import nearest
 from core_rl.config.scalars import parse_scalar
 from core_rl.config.selection import Selection
 from core_rl.config.tree import ListNode, Node, Scalar
+from core_rl.suggest import nearest
 
 _WORDS: dict[Any, str] = {
     bool: "true or false",

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import attrs
 
-from core_rl.config.nearest import did_you_mean
 from core_rl.data.prompts import make_prompt
 from core_rl.data.sample import Prompt
 from core_rl.errors import DataError
 from core_rl.roles.parts import Split
+from core_rl.suggest import did_you_mean
 
 PROMPT_FIELDS = ("prompt", "messages", "question", "problem")
 ANSWER_FIELDS = ("answer", "solution", "ground_truth", "label")

@@ -19,7 +19,7 @@ from core_rl.plugins.guard import HeavyImportError, heavy_import_guard
 from core_rl.plugins.loading import Plugin
 from core_rl.plugins.references import load_reference
 from core_rl.plugins.selectors import CORE, canonical
-from core_rl.plugins.suggest import did_you_mean
+from core_rl.suggest import did_you_mean
 
 
 def findings(plugin: Plugin) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from core_rl.plugins.known import KNOWN
 from core_rl.plugins.selectors import canonical
-from core_rl.plugins.suggest import closest, did_you_mean
+from core_rl.suggest import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,7 +68,7 @@ def _unusable(catalogue: Catalogue, names: Iterable[str]) -> str | None:
 
 def _suggestion(catalogue: Catalogue, kind: str, name: str) -> str:
     installed = [found.component.name for found in catalogue.components(kind)]
-    match = closest(name, [*installed, *KNOWN.get(kind, {})])
+    match = nearest(name, [*installed, *KNOWN.get(kind, {})])
     if match is not None and match not in installed:
         return f"; did you mean `{match}`? {_install(KNOWN[kind][match])}"
     if match is None:

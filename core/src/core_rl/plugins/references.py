@@ -61,7 +61,7 @@ def _reach_working_directory(module: str) -> None:
 
 
 def _missing(reference: str, owner: Any, name: str) -> str:
-    from core_rl.plugins.suggest import did_you_mean
+    from core_rl.suggest import did_you_mean
 
     place = getattr(owner, "__name__", type(owner).__name__)
     return f"{reference}: {place} has no {name!r}{did_you_mean(name, dir(owner))}"

@@ -14,7 +14,7 @@ from core_rl.component import Component
 from core_rl.errors import PluginError
 from core_rl.kinds import KINDS
 from core_rl.plugins.lifecycle import PROJECT
-from core_rl.plugins.suggest import did_you_mean
+from core_rl.suggest import did_you_mean
 
 HOOKS: dict[str, tuple[str, ...]] = {
     name: tuple(inspect.signature(function).parameters)

@@ -105,7 +105,8 @@ class RolloutEngine(Protocol):
 
     async def pause(self, mode: PauseMode = "abort") -> None:
         """Stop decoding. `abort` returns what there is (finish_reason abort), `retract` starts the requests again from
-        their tokens on resume, `keep` goes on with its caches as they are."""
+        their tokens on resume, `keep` goes on with its caches as they are.
+        """
         ...
 
     async def resume(self) -> None: ...

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from core_rl.config.nearest import did_you_mean
 from core_rl.data.rows import Row, held_out, rows_to_prompts
 from core_rl.data.sample import Prompt
 from core_rl.errors import DataError, PluginError
 from core_rl.roles.parts import Split
+from core_rl.suggest import did_you_mean
 from core_rl_hf_dataset.config import HfDatasetConfig
 
 _READERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv", ".arrow": "arrow"}

@@ -8,9 +8,9 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from core_rl.config.nearest import did_you_mean
 from core_rl.errors import DataError, PluginError
 from core_rl.seeds import derive
+from core_rl.suggest import did_you_mean
 
 _SEEDS = 2**31  # some tasks hand their seed to numpy, which takes 32 bits, and add the row's number to it
 

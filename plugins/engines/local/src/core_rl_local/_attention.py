@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from core_rl_local._interface import UnsupportedAttentionError, attention_function
 from core_rl_local._layout import Bucket, Layout
 
 NAME = "core_rl_packed"
@@ -24,32 +25,14 @@ _active: list[Layout] = []
 """The layout in force. Global and not a context variable: recomputation under checkpointing runs in autograd's own threads."""
 
 
-class UnsupportedAttentionError(Exception):
-    """The model asks something of attention that this file does not do."""
-
-
 @contextmanager
 def packed_attention(model: torch.nn.Module) -> Iterator[None]:
     """Inside, the model's attention is this file's. Covers forward and backward, since checkpointing runs a layer again."""
-    import transformers
-
-    transformers.AttentionInterface.register(NAME, attend)
-    configs = _configs(model)
-    before = [config._attn_implementation for config in configs]  # noqa: SLF001 - transformers has no public reader
-    try:
-        for config in configs:
-            config._attn_implementation = NAME  # noqa: SLF001 - the public setter reloads kernels and walks the model
-        yield
-    finally:
-        for config, name in zip(configs, before, strict=True):
-            config._attn_implementation = name  # noqa: SLF001
-        _active.clear()
-
-
-def _configs(model: torch.nn.Module) -> list[Any]:
-    """Every config object that some layer of the model reads its kind of attention from, once."""
-    found: dict[int, Any] = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
-    return [config for config in found.values() if hasattr(config, "_attn_implementation")]
+    with attention_function(model, NAME, attend):
+        try:
+            yield
+        finally:
+            _active.clear()
 
 
 def activate(layout: Layout) -> None:

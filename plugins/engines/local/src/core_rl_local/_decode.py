@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from core_rl_local._attention import UnsupportedAttentionError
+from core_rl_local._interface import UnsupportedAttentionError, attention_function
 from core_rl_local._slots import SlotCache
 
 NAME = "core_rl_slots"
@@ -25,20 +25,12 @@ _active: list[SlotCache] = []
 @contextmanager
 def slot_attention(model: Any, cache: SlotCache) -> Iterator[None]:
     """Inside, the model's attention reads `cache`."""
-    import transformers
-
-    transformers.AttentionInterface.register(NAME, attend)
-    found = {id(m.config): m.config for m in model.modules() if hasattr(getattr(m, "config", None), "_attn_implementation")}
-    before = [(config, config._attn_implementation) for config in found.values()]  # noqa: SLF001 - there is no public reader
-    try:
-        for config, _ in before:
-            config._attn_implementation = NAME  # noqa: SLF001 - the public setter reloads kernels and walks the model
+    with attention_function(model, NAME, attend):
         _active[:] = [cache]
-        yield
-    finally:
-        for config, name in before:
-            config._attn_implementation = name  # noqa: SLF001
-        _active.clear()
+        try:
+            yield
+        finally:
+            _active.clear()
 
 
 def attend(

@@ -12,7 +12,7 @@ import torch
 
 from core_rl.data.batch import PackedBatch
 from core_rl.errors import ModelError
-from core_rl_local._attention import UnsupportedAttentionError
+from core_rl_local._interface import UnsupportedAttentionError
 from core_rl_local._policy import Policy
 
 _TOLERANCE = 1e-3

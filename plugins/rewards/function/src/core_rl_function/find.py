@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from core_rl.config.nearest import did_you_mean
 from core_rl.errors import PluginError
 from core_rl.plugins.references import load_reference
+from core_rl.suggest import did_you_mean
 
 
 def find_function(reference: str) -> Callable[..., Any]:

@@ -7,10 +7,10 @@ import numbers
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from core_rl.config.nearest import did_you_mean
 from core_rl.data.sample import Sample
 from core_rl.errors import PluginError
 from core_rl.roles.scoring import RewardOutcome
+from core_rl.suggest import did_you_mean
 from core_rl_function.config import FunctionConfig
 from core_rl_function.find import find_function
 
