@@ -24,7 +24,7 @@ class Case:
     group_size: int
     new_tokens: int
     micro_batch: int
-    """Sequences of one forward and backward of TRL: the fastest of those tried that fits into memory."""
+    """Sequences of one forward and backward of TRL."""
 
     def write_prompts(self, folder: Path) -> Path:
         """The first rows of a reasoning-gym task, as JSON lines."""

@@ -40,6 +40,7 @@ def train(path: Path, overrides: Sequence[str], *, resume: str | None) -> int:
     file, catalogue = loaded.run_file, loaded.catalogue
     check_capabilities(file)
     prompts, held_out = _load_data(file)
+    parts = assemble(file)
     directory = _directory(file, resume)
     checkpoints = Checkpoints(directory.checkpoints, file.checkpoint)
     checkpoint = _checkpoint(checkpoints, directory) if resume else None
@@ -59,7 +60,6 @@ def train(path: Path, overrides: Sequence[str], *, resume: str | None) -> int:
     hooks = catalogue.manager.hook
     with Interrupts() as interrupts:
         session = Session(journal=journal, checkpoints=checkpoints, hooks=hooks, interrupted=interrupts.requested)
-        parts = assemble(file)
         try:
             journal.start(info)
             reason = asyncio.run(
