@@ -113,11 +113,11 @@ def generate(model: Any, case: Case, prompts: Sequence[list[int]]) -> None:
 
 def continuous(model: Any, case: Case, prompts: Sequence[list[int]]) -> None:
     """`generate_batch`, with room for all sequences."""
-    from transformers.generation import ContinuousBatchingConfig
-
     repeated = [prompt for prompt in prompts for _ in range(case.group_size)]
     blocks = sum(-(-(len(prompt) + case.new_tokens) // PAGE) + 1 for prompt in repeated)
-    settings = ContinuousBatchingConfig(return_logprobs=True, page_size=PAGE, num_blocks=blocks, max_batch_tokens=512, seed=1)
+    settings = transformers.ContinuousBatchingConfig(
+        return_logprobs=True, page_size=PAGE, num_blocks=blocks, max_batch_tokens=512, seed=1
+    )
     results = model.generate_batch(inputs=repeated, generation_config=_config(case), continuous_batching_config=settings)
     assert all(len(result.generated_tokens) == case.new_tokens for result in results.values())
 
