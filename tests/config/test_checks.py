@@ -57,8 +57,8 @@ def test_a_model_from_its_config_is_complete(run_file):
             "2:38: algorithm.minibatches: 3 is more than run.prompts_per_step, 2, and groups stay whole",
         ),
         (
-            "algorithm: {name: grpo, loss_scale_length: 3}",
-            "1:44: algorithm.loss_scale_length: only aggregation seq-mean-token-sum-norm reads this, and it is token-mean: leave it out",
+            "algorithm: {name: grpo, kl: {coef: 0, target: 0.1}}",
+            "1:47: algorithm.kl.target: 0 stays 0 however it is steered: give kl.coef a start above 0, or leave target out",
         ),
         (
             "algorithm: {name: grpo, kl: {coef: 0, reset_every: 5}}",

@@ -47,7 +47,9 @@ def test_a_partial_section_changes_the_defaults_of_its_owner(run_file):
     """GRPO's KL has its own coefficient, and evaluation its own temperature: naming another key keeps both."""
     file = run_file("algorithm: {name: grpo, kl: {estimator: k1}}\neval: {sampling: {max_new_tokens: 5}}\n", base=BARE)
 
-    assert file.algorithm.options.kl == KlConfig(coef=0.04, estimator="k1")
+    kl = file.algorithm.options.kl
+
+    assert (kl.coef, kl.estimator.name, kl.place) == (0.04, "k1", KlConfig().place)
     assert (file.eval.sampling.temperature, file.eval.sampling.max_new_tokens) == (0.0, 5)
 
 

@@ -60,7 +60,7 @@ def test_reuse_takes_this_forward_as_the_old_policy():
         return LossOutput(values=(logprobs - batch["old_logprobs"]).exp(), metrics={})
 
     batch = random_batch(0)
-    found = gradient(PolicyObjective(loss, kl=KlConfig(), proximal_reuse=True), Aggregator("token-sum"), batch)
+    found = gradient(PolicyObjective(loss, kl=KlConfig(), proximal="reuse"), Aggregator("token-sum"), batch)
 
     assert torch.equal(seen["old"], batch["logprobs"])
     assert torch.equal(found.logprobs, batch["weights"].where(batch.loss_mask, 0.0))
@@ -115,7 +115,9 @@ def test_a_log_probability_that_is_not_finite_poisons_loss_and_gradient(value, r
     batch = batch.with_tokens(advantages=batch["advantages"].abs() + 0.1)
     where = batch.loss_mask.nonzero()[0]
     batch = batch.with_tokens(logprobs=batch["logprobs"].index_fill(0, where, value))
-    found = gradient(PolicyObjective(clamped, kl=KlConfig(), proximal_reuse=reuse), Aggregator("token-mean"), batch)
+    found = gradient(
+        PolicyObjective(clamped, kl=KlConfig(), proximal="reuse" if reuse else "batch"), Aggregator("token-mean"), batch
+    )
 
     assert found.loss != found.loss
     assert found.logprobs[where].isnan().all()

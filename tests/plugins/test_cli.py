@@ -324,7 +324,7 @@ def test_check_finds_everything(site) -> None:
         "the option quick of Options has no help",
         "the options class Inner is not frozen",
         "the option inner.depth of Inner has no help",
-        "the target shelf_impl:Shelf has no method load (see core_rl.roles.parts:PromptData)",
+        "the target shelf_impl:Shelf has no method load (see core_rl.roles.parts:Data)",
         "needs 'rewrds', which is no capability of core-rl; did you mean `rewards`?",
     ]
 

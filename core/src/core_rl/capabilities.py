@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from core_rl.config.algorithm import AlgorithmConfig
+from core_rl.data.records import ROW_KINDS
 from core_rl.errors import CapabilityError
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class Capability:
     every: bool = False
 
 
-_TRAIN, _ROLLOUT = ("train_engine",), ("rollout_engine",)
+_TRAIN, _ROLLOUT, _DATA = ("train_engine",), ("rollout_engine",), ("data",)
 
 CAPABILITIES: dict[str, Capability] = {
     "rollout_logprobs": Capability("log-probability of every sampled token, from the engine that sampled it", _ROLLOUT),
@@ -40,6 +42,17 @@ CAPABILITIES: dict[str, Capability] = {
     "entropy": Capability("entropy of the policy at every token", _TRAIN),
     "entropy_grad": Capability("entropy that carries a gradient", _TRAIN),
     "values": Capability("a critic's value at every token", _TRAIN),
+    "gathered_logprobs": Capability("log-probabilities of any given tokens in each token's place, with a gradient", _TRAIN),
+    "topk_logprobs": Capability("the likeliest tokens in each token's place and their log-probabilities", _TRAIN),
+    "teacher_logprobs": Capability("log-probabilities of a teacher: algorithm.teacher", ()),
+    "scoring": Capability("log-probabilities of given tokens, from an engine that samples", _ROLLOUT),
+    "advantages": Capability("advantages of tokens; the training loop always has them", ()),
+    "greedy_rewards": Capability("the reward of a greedy completion of every prompt; the training loop samples it", ()),
+    "several_samples": Capability("more than one sample of each prompt: algorithm.group_size of 2 or more", ()),
+    "prompts": Capability("rows that are prompts", _DATA),
+    "conversations": Capability("rows that are conversations or texts to imitate", _DATA),
+    "pairs": Capability("rows that are pairs of a preferred and a rejected completion", _DATA),
+    "labelled": Capability("rows that are completions marked good or bad", _DATA),
     "rewards": Capability("a reward of every sequence: at least one entry of `rewards`", ("reward",)),
     "group": Capability("the group (prompt) of every sequence; the training loop always gives it", ()),
     "shared_weights": Capability(
@@ -71,7 +84,9 @@ def check_capabilities(run_file: RunFile) -> None:
         _Need(_titled(path, one), name) for path, one in selections if one.component for name in sorted(one.component.needs)
     ]
     needs += _needs_of_settings(run_file, selections)
-    problems = [problem for need in needs if (problem := _unmet(need, selections)) is not None]
+    algorithm = run_file.algorithm.options
+    unmet = (_unmet(need, selections) or _unmet_by_algorithm(need, algorithm) for need in needs)
+    problems = [problem for problem in unmet if problem is not None]
     if problems:
         raise CapabilityError("\n".join(dict.fromkeys(problems)))
 
@@ -79,20 +94,42 @@ def check_capabilities(run_file: RunFile) -> None:
 def _needs_of_settings(run_file: RunFile, selections: list[tuple[str, Selection]]) -> Iterator[_Need]:
     """What numbers in the run file ask for, beside the components."""
     algorithm = run_file.algorithm.options
-    kl, entropy_coef = getattr(algorithm, "kl", None), getattr(algorithm, "entropy_coef", 0.0)
-    proximal = getattr(algorithm, "proximal", "auto")
-    if kl is not None and kl.coef > 0:
-        yield _Need(f"algorithm.kl.coef={kl.coef:g}", "ref_logprobs")
-    if entropy_coef != 0:
-        yield _Need(f"algorithm.entropy_coef={entropy_coef:g}", "entropy_grad")
-    if proximal == "rollout":
-        yield _Need("algorithm.proximal=rollout", "rollout_logprobs")
+    if not isinstance(algorithm, AlgorithmConfig):
+        return
+    yield _Need(f"algorithm: {run_file.algorithm.name}", "prompts")
+    yield from _needs_of_algorithm(algorithm)
+    proximal = algorithm.proximal
     readers = [_titled(path, one) for path, one in selections if one.component and "rollout_logprobs" in one.component.needs]
-    if proximal == "rollout":
-        readers.append("algorithm.proximal=rollout")
+    if proximal in ("rollout", "loglinear"):
+        readers.append(f"algorithm.proximal={proximal}")
     processing = _processing(run_file.sampling)
     if readers and processing:
         yield _Need(f"{readers[0]} with sampling.{processing}", "processed_logprobs")
+
+
+def _needs_of_algorithm(algorithm: AlgorithmConfig) -> Iterator[_Need]:
+    kl, entropy_coef, proximal = algorithm.kl, algorithm.entropy_coef, algorithm.proximal
+    if kl.coef > 0:
+        yield _Need(f"algorithm.kl.coef={kl.coef:g}", "ref_logprobs")
+    if entropy_coef != 0 or algorithm.entropy_target is not None:
+        yield _Need(f"algorithm.entropy_coef={entropy_coef:g}", "entropy_grad")
+    if proximal in ("rollout", "loglinear"):
+        yield _Need(f"algorithm.proximal={proximal}", "rollout_logprobs")
+    if algorithm.critic is not None:
+        yield _Need("algorithm.critic", "values")
+
+
+def _unmet_by_algorithm(need: _Need, algorithm: Any) -> str | None:
+    """Needs that the algorithm's own settings answer."""
+    if not isinstance(algorithm, AlgorithmConfig):
+        return None
+    if need.name == "values" and algorithm.critic is None:
+        return f"{need.who} needs values, and algorithm.critic is null: give `critic: {{}}`, or an advantage without a critic"
+    if need.name == "teacher_logprobs" and algorithm.teacher is None:
+        return f"{need.who} needs a teacher, and algorithm.teacher is null: give `teacher: {{model: {{path: …}}}}`"
+    if need.name == "several_samples" and algorithm.group_size < 2:
+        return f"{need.who} compares the samples of a prompt, and algorithm.group_size is 1: take at least 2"
+    return None
 
 
 def _processing(params: SamplingParams) -> str | None:
@@ -125,7 +162,12 @@ def _unmet(need: _Need, selections: list[tuple[str, Selection]]) -> str | None:
 
 
 def _provides(selection: Selection, name: str) -> bool:
-    return selection.component is not None and name in selection.component.provides
+    if selection.component is None:
+        return False
+    provides = selection.component.provides
+    if selection.kind == "data" and name == "prompts":  # what a data set is that says nothing of its rows
+        return provides.isdisjoint(ROW_KINDS) or name in provides
+    return name in provides
 
 
 def _titled(path: str, selection: Selection) -> str:

@@ -15,13 +15,13 @@ import pluggy
 hookspec = pluggy.HookspecMarker("core_rl")
 hookimpl = pluggy.HookimplMarker("core_rl")
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_NAME = re.compile(r"[a-z][a-z0-9_+-]*")
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def _check_name(_: Component, __: attrs.Attribute[str], value: Any) -> None:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        message = f"a component's name is lower case letters, digits and underscores, found {value!r}"
+        message = f"a component's name is lower case letters, digits, _, - and +, found {value!r}"
         raise ValueError(message)
 
 
@@ -44,11 +44,15 @@ class Component:
 
     `target` and `config` are references, `module:Object`; they are imported only when the component is selected.
     `needs` and `provides` are capability names (see `core_rl.capabilities`), negotiated before a model is loaded.
+    `formula` and `paper` (an arXiv number) are what `core-rl config show --explain` prints; an options class with a method
+    `formula(self) -> str` says it with its own values instead.
     """
 
     name: str = attrs.field(validator=_check_name)
     target: str = attrs.field(validator=_check_reference)
     config: str | None = attrs.field(default=None, validator=_check_reference)
     summary: str = ""
+    formula: str = ""
+    paper: str = ""
     needs: frozenset[str] = attrs.field(default=frozenset(), converter=_names)
     provides: frozenset[str] = attrs.field(default=frozenset(), converter=_names)

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 @hookspec
 def core_rl_algorithms() -> Iterable[Component]:
-    """Algorithms: `config` names a subclass of `core_rl.config.algorithm.AlgorithmConfig`, and `target` is the same class."""
+    """Algorithms: `config` names a subclass of `core_rl.config.algorithm.AlgorithmConfig` (online) or of
+    `core_rl.config.offline.OfflineConfig`, and `target` is the same class.
+    """
     raise NotImplementedError
 
 
 @hookspec
 def core_rl_losses() -> Iterable[Component]:
-    """Policy losses: `core_rl.roles.scoring.Loss`."""
+    """Losses, of a policy or of an offline algorithm: `core_rl.roles.scoring.Loss`."""
     raise NotImplementedError
 
 
@@ -39,8 +41,32 @@ def core_rl_advantages() -> Iterable[Component]:
 
 
 @hookspec
+def core_rl_normalisers() -> Iterable[Component]:
+    """Ways to centre and scale rewards or advantages: `core_rl.roles.scoring.Normaliser`."""
+    raise NotImplementedError
+
+
+@hookspec
+def core_rl_aggregations() -> Iterable[Component]:
+    """Ways from per-token losses to one number: `core_rl.roles.train.Aggregation`."""
+    raise NotImplementedError
+
+
+@hookspec
+def core_rl_kl_estimators() -> Iterable[Component]:
+    """Estimators of a KL divergence from sampled tokens: `core_rl.roles.scoring.KlEstimator`."""
+    raise NotImplementedError
+
+
+@hookspec
 def core_rl_rejections() -> Iterable[Component]:
     """Filters and weights on tokens and sequences: `core_rl.roles.scoring.Rejection`."""
+    raise NotImplementedError
+
+
+@hookspec
+def core_rl_resamplers() -> Iterable[Component]:
+    """Draws of the sequences to train on from those sampled: `core_rl.roles.scoring.Resampler`."""
     raise NotImplementedError
 
 
@@ -76,7 +102,7 @@ def core_rl_launchers() -> Iterable[Component]:
 
 @hookspec
 def core_rl_data() -> Iterable[Component]:
-    """Sources of prompts: `core_rl.roles.parts.PromptData`."""
+    """Sources of prompts, conversations, pairs or labelled completions: `core_rl.roles.parts.Data`."""
     raise NotImplementedError
 
 

@@ -5,36 +5,43 @@ N tokens, S sequences. Per token, inside the mask,
     value_t = weights_t · loss_t + kl.coef · KL_t(pi, pi_ref) - entropy_coef · H_t        (kl.place: loss)
     r_t     = -kl.coef · KL_t(pi_old, pi_ref)                                             (kl.place: reward)
 
-`weights` come from rejections (rollout correction) and multiply the policy loss alone.
+`weights` come from rejections (rollout correction) and multiply the policy loss alone. Extra losses are added with their own masks
+and denominators (`core_rl.objective_extras`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from core_rl.builtin.kl_estimators import Estimator
 from core_rl.numerics.kl import kl_estimate
 from core_rl.numerics.ratios import bounded_exp
 from core_rl.numerics.segments import segment_sum
+from core_rl.objective_extras import ExtraLoss, Extras, sums, unit_of, with_outputs
+from core_rl.plugins.build import build
 from core_rl.roles.train import LossOutput
 
 if TYPE_CHECKING:
     from core_rl.config.algorithm import KlConfig
     from core_rl.data.batch import PackedBatch
-    from core_rl.roles.scoring import Loss
-    from core_rl.roles.train import PolicyOutputs
+    from core_rl.roles.scoring import KlEstimator, Loss
+    from core_rl.roles.train import Aggregation, PolicyOutputs, Unit
+
+Proximal = Literal["batch", "reuse", "loglinear"]
 
 
 class PolicyObjective:
     """A `core_rl.roles.train.Objective`.
 
-    `proximal_reuse`: the old log-probabilities are those of this very forward pass, without gradient; else the batch has them.
+    `proximal`, where old log-probabilities come from. `batch`: the batch has them. `reuse`: they are those of this very forward
+    pass, without gradient. `loglinear` (A-3PO, 2512.06547): log mu + alpha_t (sg log pi - log mu), with the batch's `proximal_alpha` [N].
     `old_is_rollout`: the batch's old log-probabilities are the rollout engine's own, so that the trainer's stand for it in `mismatch/…`.
 
-    A log-probability in the mask that is not finite makes the loss and its gradient NaN, whatever the loss does with it: the
-    engine then refuses the step. The metric `nan_tokens` is the share of such tokens.
+    `kl_coef` and `entropy_coef` may be changed between steps. A log-probability in the mask that is not finite makes the loss and its
+    gradient NaN, whatever the loss does with it: the engine then refuses the step. The metric `nan_tokens` is the share of such tokens.
     """
 
     def __init__(
@@ -43,44 +50,72 @@ class PolicyObjective:
         *,
         kl: KlConfig,
         entropy_coef: float = 0.0,
-        proximal_reuse: bool = False,
+        entropy_target: float | None = None,
+        proximal: Proximal = "batch",
         old_is_rollout: bool = False,
+        extras: Sequence[ExtraLoss] = (),
     ) -> None:
         self.loss = loss
         self.kl = kl
+        self.kl_coef = kl.coef
+        self.kl_estimator = estimator_of(kl)
         self.entropy_coef = entropy_coef
-        self.entropy_grad = entropy_coef != 0
-        self.proximal_reuse = proximal_reuse
+        self.entropy_target = entropy_target
+        self.entropy_grad = entropy_coef != 0 or entropy_target is not None
+        self.proximal = proximal
         self.old_is_rollout = old_is_rollout
+        self.extras = Extras(extras)
+        self.unit: Unit = unit_of([loss, *(extra.loss for extra in extras)])
+
+    def prepare(self, batch: PackedBatch, aggregation: Aggregation) -> PackedBatch:
+        """The batch of one optimizer step with what must be known of it as a whole, before it is split."""
+        return self.extras.prepare(batch, aggregation)
 
     def __call__(self, outputs: PolicyOutputs, batch: PackedBatch) -> LossOutput:
         mask = batch.loss_mask
         bad = mask & ~outputs.logprobs.isfinite()
         logprobs = outputs.logprobs * torch.where(bad, torch.nan, 1.0)
-        if self.proximal_reuse:
-            batch = batch.with_tokens(old_logprobs=logprobs.detach())
+        batch = with_outputs(self._with_proximal(logprobs, batch), outputs)
         policy = self.loss(logprobs, batch)
         terms = {"policy/loss": policy.values, "entropy/mean": outputs.entropy, "nan_tokens": bad.float()}
         values = policy.values * batch["weights"] if "weights" in batch else policy.values
-        if self.kl.coef > 0 and self.kl.place == "loss":
-            old = batch["old_logprobs"] if self.kl.unbiased else None
-            terms["kl/loss"] = self.kl.coef * kl_estimate(logprobs, batch["ref_logprobs"], self.kl.estimator, old_logprobs=old)
+        if self.kl_coef > 0 and self.kl.place == "loss":
+            terms["kl/loss"] = self.kl_coef * self._kl(logprobs, batch)
             values = values + terms["kl/loss"]
-        if self.entropy_coef != 0:
-            values = values - self.entropy_coef * outputs.entropy
+        if self.entropy_grad:
+            values = values - self._entropy_bonus(outputs.entropy)
         terms |= _policy_terms(logprobs.detach(), batch)
         metrics, maxima = self._mismatch(logprobs.detach(), batch)
+        extra = self.extras(logprobs, batch)
         return LossOutput(
             values=values.where(mask, 0.0),
-            metrics=_sums(terms | metrics, mask) | dict(policy.metrics),
-            maxima={"ratio/token_max": terms["ratio/mean"].where(mask, 0.0).amax(), **maxima, **policy.maxima},
+            metrics=sums(terms | metrics, mask) | dict(policy.metrics) | dict(extra.metrics),
+            maxima={"ratio/token_max": terms["ratio/mean"].where(mask, 0.0).amax(), **maxima, **policy.maxima, **extra.maxima},
+            direct=extra.direct if policy.direct is None else policy.direct + (0.0 if extra.direct is None else extra.direct),
         )
+
+    def _with_proximal(self, logprobs: torch.Tensor, batch: PackedBatch) -> PackedBatch:
+        if self.proximal == "batch":
+            return batch
+        old = logprobs.detach()
+        if self.proximal == "loglinear":
+            sampled = batch["rollout_logprobs"]
+            old = sampled + batch["proximal_alpha"] * (old - sampled)
+        return batch.with_tokens(old_logprobs=old)
+
+    def _kl(self, logprobs: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
+        estimate = self.kl_estimator(logprobs, batch["ref_logprobs"])
+        return estimate * bounded_exp(logprobs - batch["old_logprobs"]) if self.kl.unbiased else estimate
+
+    def _entropy_bonus(self, entropy: torch.Tensor) -> torch.Tensor:
+        bonus = self.entropy_coef * entropy
+        return bonus if self.entropy_target is None else bonus.where(entropy <= self.entropy_target, 0.0)
 
     def _mismatch(self, logprobs: torch.Tensor, batch: PackedBatch) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """Trainer against rollout engine; the whole set is `core_rl.numerics.mismatch`."""
         if "rollout_logprobs" not in batch:
             return {}, {}
-        trained = logprobs if self.old_is_rollout else batch["old_logprobs"]
+        trained = logprobs if self.old_is_rollout or self.proximal == "loglinear" else batch["old_logprobs"]
         log_rho = trained - batch["rollout_logprobs"]
         terms = {
             "mismatch/kl": -log_rho,
@@ -90,33 +125,43 @@ class PolicyObjective:
         return terms, {"mismatch/abs_max": log_rho.abs().where(batch.loss_mask, 0.0).amax()}
 
 
-def kl_in_reward(batch: PackedBatch, kl: KlConfig) -> torch.Tensor:
-    """[N] float32: the per-token reward -coef · KL_t of the old policy to the reference; 0 outside the mask."""
-    estimate = kl_estimate(batch["old_logprobs"], batch["ref_logprobs"], kl.estimator)
-    return (-kl.coef * estimate).where(batch.loss_mask, 0.0)
+def estimator_of(kl: KlConfig) -> KlEstimator:
+    """The estimator that is selected; a name that no run file has resolved is one of the core's own."""
+    if kl.estimator.component is None:
+        return Estimator(kl.estimator.name)  # type: ignore[arg-type]
+    estimator: KlEstimator = build(kl.estimator)
+    return estimator
 
 
-def apply_kl_to_rewards(batch: PackedBatch, kl: KlConfig) -> PackedBatch:
+def kl_of_tokens(batch: PackedBatch, kl: KlConfig) -> torch.Tensor:
+    """[N] float32: the estimate of KL_t(pi_old, pi_ref); 0 outside the mask."""
+    return estimator_of(kl)(batch["old_logprobs"], batch["ref_logprobs"]).where(batch.loss_mask, 0.0)
+
+
+def apply_kl_to_rewards(batch: PackedBatch, kl: KlConfig, coef: float | None = None) -> PackedBatch:
     """`rewards` with the KL penalty of the whole sequence in them, and the penalty of each token as `kl_rewards` [N].
 
     Advantages of whole sequences read `rewards`. One with a reward at every token puts `rewards` less the sum of `kl_rewards` at
-    the last token, and adds `kl_rewards`.
+    the last token, and adds `kl_rewards`. `coef`: in place of `kl.coef`, for a controller.
     """
-    per_token = kl_in_reward(batch, kl)
+    per_token = -(kl.coef if coef is None else coef) * kl_of_tokens(batch, kl)
     rewards = batch["rewards"] + segment_sum(per_token, batch.cu_seqlens, batch.loss_mask)
     return batch.with_tokens(kl_rewards=per_token).with_sequences(rewards=rewards)
+
+
+def apply_kl_to_advantages(batch: PackedBatch, kl: KlConfig, coef: float | None = None) -> PackedBatch:
+    """A_t <- A_t + coef · (mean KL over the mask - KL_t): a penalty that leaves the mean of the advantages as it is."""
+    mask = batch.loss_mask
+    estimate = kl_of_tokens(batch, kl)
+    mean = estimate.double().sum() / mask.sum().clamp(min=1)
+    penalty = (kl.coef if coef is None else coef) * (mean - estimate)
+    return batch.with_tokens(advantages=(batch["advantages"] + penalty.float()).where(mask, 0.0))
 
 
 def _policy_terms(logprobs: torch.Tensor, batch: PackedBatch) -> dict[str, torch.Tensor]:
     """How far the policy has moved from the old one, and stands from the reference."""
     old = batch["old_logprobs"]
-    terms = {"ratio/mean": bounded_exp(logprobs - old), "kl/old": kl_estimate(old, logprobs, "k3")}
+    terms: Mapping[str, torch.Tensor] = {"ratio/mean": bounded_exp(logprobs - old), "kl/old": kl_estimate(old, logprobs, "k3")}
     if "ref_logprobs" in batch:
-        terms["kl/ref"] = kl_estimate(logprobs, batch["ref_logprobs"], "k3")
-    return terms
-
-
-def _sums(terms: Mapping[str, torch.Tensor], mask: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """(sum over the mask, tokens in the mask) of each term, detached."""
-    count = mask.sum()
-    return {name: (term.detach().where(mask, 0.0).sum(), count) for name, term in terms.items()}
+        return {**terms, "kl/ref": kl_estimate(logprobs, batch["ref_logprobs"], "k3")}
+    return dict(terms)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import attrs
 
 
@@ -53,3 +55,82 @@ class SingleTurnConfig:
     add_special_tokens: bool = attrs.field(
         default=True, metadata={"help": "let the tokenizer add its begin-of-sequence token to a prompt that is text"}
     )
+
+
+@attrs.frozen(kw_only=True)
+class ScaleLengthConfig:
+    """Options of the aggregation `seq-mean-token-sum-norm`."""
+
+    scale_length: int | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.ge(1)),
+        metadata={"help": "the constant that stands for a sequence's length; null takes sampling.max_new_tokens"},
+    )
+
+    def formula(self) -> str:
+        return f"loss = 1/(B S) sum_i sum_t l_it, S = {self.scale_length or 'sampling.max_new_tokens'}"
+
+
+@attrs.frozen(kw_only=True)
+class LocalMeanConfig:
+    """Options of the aggregation `token-mean-local`."""
+
+    sequences: int = attrs.field(
+        validator=attrs.validators.ge(1),
+        metadata={"help": "sequences of a part: the other system's micro-batch, whatever the engine's own is"},
+    )
+
+    def formula(self) -> str:
+        return f"loss = 1/P sum_p (sum_(i in p, t) l_it / sum_(i in p) L_i), parts p of {self.sequences} sequences in order"
+
+
+@attrs.frozen(kw_only=True)
+class KlEstimatorConfig:
+    """Options of every KL estimator of the core."""
+
+    value_bound: float | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.gt(0.0)),
+        metadata={"help": "the estimate of a token is kept within ± this: 10 in verl (k3) and OpenRLHF; null: no bound"},
+    )
+
+
+@attrs.frozen(kw_only=True)
+class WhitenConfig:
+    """Options of the normaliser `whiten`."""
+
+    std: Literal["sample", "population"] = attrs.field(
+        default="sample", metadata={"help": "divide the squares by n - 1 (verl, OpenRLHF) or n (NeMo-RL)"}
+    )
+    eps: float = attrs.field(
+        default=1e-8, validator=attrs.validators.ge(0.0), metadata={"help": "added to the variance, under the root"}
+    )
+    centre: bool = attrs.field(default=True, metadata={"help": "take the mean away; without it only the scale changes"})
+
+    def formula(self) -> str:
+        back = "" if self.centre else " + mean"
+        return f"x <- (x - mean) / sqrt(var + {self.eps:g}){back}, {self.std} variance over the batch"
+
+
+@attrs.frozen(kw_only=True)
+class MomentsConfig:
+    """Options of the normaliser `moments`."""
+
+    mean_level: Literal["group", "batch", "none"] = attrs.field(default="batch", metadata={"help": "whose mean is taken away"})
+    std_level: Literal["group", "batch", "none"] = attrs.field(
+        default="batch", metadata={"help": "by whose standard deviation is divided"}
+    )
+    std: Literal["sample", "population"] = attrs.field(
+        default="sample", metadata={"help": "divide the squares by n - 1 (sample) or n (population)"}
+    )
+    leave_one_out: Literal["none", "mean", "std", "both"] = attrs.field(
+        default="none", metadata={"help": "which statistics leave out the value itself"}
+    )
+    eps: float = attrs.field(
+        default=1e-6, validator=attrs.validators.ge(0.0), metadata={"help": "added to the standard deviation"}
+    )
+
+    def formula(self) -> str:
+        mean = "" if self.mean_level == "none" else f" - mean over the {self.mean_level}"
+        std = "" if self.std_level == "none" else f" / ({self.std} std over the {self.std_level} + {self.eps:g})"
+        return f"x <- (x{mean}){std}"

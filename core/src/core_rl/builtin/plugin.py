@@ -52,3 +52,97 @@ def core_rl_weight_transports() -> Iterable[Component]:
             needs=frozenset({"shared_weights"}),
         )
     ]
+
+
+@hookimpl
+def core_rl_aggregations() -> Iterable[Component]:
+    return [
+        Component(
+            name=name,
+            target=f"core_rl.builtin.aggregations:{name.replace('-', '_')}",
+            config=config and f"core_rl.builtin.config:{config}",
+            summary=summary,
+            formula=formula,
+            paper=paper,
+        )
+        for name, config, summary, formula, paper in _AGGREGATIONS
+    ]
+
+
+_AGGREGATIONS = (
+    ("token-mean", None, "mean over all tokens of the batch", "loss = sum_it l_it / sum_i L_i", "2503.14476"),
+    ("token-sum", None, "sum over all tokens", "loss = sum_it l_it", ""),
+    (
+        "seq-mean-token-mean",
+        None,
+        "mean over the tokens of a sequence, then over sequences",
+        "loss = 1/B sum_i (1/L_i sum_t l_it)",
+        "2402.03300",
+    ),
+    ("seq-mean-token-sum", None, "sum over a sequence, mean over sequences", "loss = 1/B sum_i sum_t l_it", ""),
+    (
+        "seq-mean-token-sum-norm",
+        "ScaleLengthConfig",
+        "sum over a sequence by a constant length, mean over sequences",
+        "",
+        "2503.20783",
+    ),
+    (
+        "prompt-mean",
+        None,
+        "mean over the tokens of a prompt's samples, then over prompts",
+        "loss = 1/P sum_p (sum_(i in p, t) l_it / sum_(i in p) L_i)",
+        "",
+    ),
+    (
+        "token-mean-local",
+        "LocalMeanConfig",
+        "mean over tokens within parts of a fixed number of sequences, then over parts",
+        "",
+        "",
+    ),
+)
+
+
+@hookimpl
+def core_rl_kl_estimators() -> Iterable[Component]:
+    return [
+        Component(
+            name=name,
+            target=f"core_rl.builtin.kl_estimators:{target}",
+            config="core_rl.builtin.config:KlEstimatorConfig",
+            summary=summary,
+            formula=formula,
+        )
+        for name, target, summary, formula in (
+            ("k1", "k1", "the log-ratio: unbiased, for the reward", "d = log pi - log pi_ref"),
+            ("abs", "abs_", "the absolute log-ratio", "|d|, d = log pi - log pi_ref"),
+            ("k2", "k2", "half the squared log-ratio: its gradient is that of the true KL", "d^2 / 2, d = log pi - log pi_ref"),
+            ("k3", "k3", "unbiased and never negative", "e^-d + d - 1, d = log pi - log pi_ref"),
+            ("k1+", "k1_plus", "the value of k1 with the gradient of k2", "sg(d) + d^2/2 - sg(d^2/2), d = log pi - log pi_ref"),
+            (
+                "k3+",
+                "k3_plus",
+                "the value of k3 with the gradient of k2",
+                "sg(e^-d + d - 1) + d^2/2 - sg(d^2/2), d = log pi - log pi_ref",
+            ),
+        )
+    ]
+
+
+@hookimpl
+def core_rl_normalisers() -> Iterable[Component]:
+    return [
+        Component(
+            name="whiten",
+            target="core_rl.builtin.normalisers:Whiten",
+            config="core_rl.builtin.config:WhitenConfig",
+            summary="mean 0 and variance 1 over the batch",
+        ),
+        Component(
+            name="moments",
+            target="core_rl.builtin.normalisers:Moments",
+            config="core_rl.builtin.config:MomentsConfig",
+            summary="mean and standard deviation over the group, the batch, or left out",
+        ),
+    ]

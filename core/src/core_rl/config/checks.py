@@ -67,8 +67,46 @@ def _algorithm(options: AlgorithmConfig, prompts_per_step: int) -> Iterable[tupl
     if options.minibatches > prompts_per_step:
         message = f"{options.minibatches} is more than run.prompts_per_step, {prompts_per_step}, and groups stay whole"
         yield "algorithm.minibatches", message
-    if options.loss_scale_length is not None and options.aggregation != "seq-mean-token-sum-norm":
-        message = f"only aggregation seq-mean-token-sum-norm reads this, and it is {options.aggregation}: leave it out"
-        yield "algorithm.loss_scale_length", message
-    if options.kl.reset_every is not None and options.kl.coef == 0:
+    kl = options.kl
+    if kl.reset_every is not None and kl.coef == 0:
         yield "algorithm.kl.reset_every", "nothing reads this while kl.coef is 0, since no reference is kept: leave it out"
+    if kl.target is not None and kl.coef == 0:
+        yield "algorithm.kl.target", "0 stays 0 however it is steered: give kl.coef a start above 0, or leave target out"
+    if kl.unbiased and kl.place != "loss":
+        yield "algorithm.kl.unbiased", f"the ratio has no gradient in the {kl.place}: only place loss reads this, leave it out"
+    yield from _critic(options)
+    yield from _proximal(options)
+
+
+def _critic(options: AlgorithmConfig) -> Iterable[tuple[str, str]]:
+    critic = options.critic
+    if critic is None:
+        return
+    if critic.shared and (critic.model is not None or critic.train_engine is not None):
+        what = "model" if critic.model is not None else "train_engine"
+        yield f"algorithm.critic.{what}", "a shared critic is a head on the policy: leave this out, or set shared: false"
+    if critic.shared and critic.warmup_steps:
+        yield "algorithm.critic.warmup_steps", "a shared critic learns with the policy: set shared: false, or leave this out"
+    readers = (options.advantage, options.loss, *options.extra_losses, *options.rejections)
+    if not any(one.component and "values" in one.component.needs for one in readers):
+        yield "algorithm.critic", f"nothing reads its values: advantage {options.advantage.name} needs none, so leave it out"
+
+
+def _proximal(options: AlgorithmConfig) -> Iterable[tuple[str, str]]:
+    early = options.proximal in ("reuse", "loglinear")
+    if not early:
+        return
+    parts = {"advantage": options.advantage, "resampler": options.resampler}
+    parts |= {f"rejections[{index}]": one for index, one in enumerate(options.rejections)}
+    for key, one in parts.items():
+        if one is not None and one.component and "old_logprobs" in one.component.needs:
+            message = f"{options.proximal} knows old log-probabilities only in training, and {key} {one.name} needs them before"
+            yield "algorithm.proximal", f"{message}: take recompute"
+    if options.kl.coef > 0 and options.kl.place != "loss":
+        message = f"{options.proximal} knows old log-probabilities only in training, and kl.place {options.kl.place} needs them before"
+        yield "algorithm.proximal", f"{message}: take recompute"
+    if options.proximal == "reuse" and options.epochs * options.minibatches > 1:
+        message = (
+            "reuse is exact only when a batch is one optimizer step; with more, the ratio would always be 1: take recompute"
+        )
+        yield "algorithm.proximal", message

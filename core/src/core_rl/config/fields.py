@@ -25,6 +25,7 @@ class Field:
     hint: Any
     kind: str | None
     many: bool
+    weighted: bool = False
 
     @property
     def key(self) -> str:
@@ -71,6 +72,7 @@ def fields_of(cls: type) -> Mapping[str, Field]:
             hint=hints.get(attribute.name, Any),
             kind=attribute.metadata.get("component"),
             many=bool(attribute.metadata.get("many")),
+            weighted=bool(attribute.metadata.get("weighted")),
         )
         for attribute in attrs.fields(cls)
         if attribute.init

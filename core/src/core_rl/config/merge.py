@@ -12,7 +12,7 @@ import attrs
 
 from core_rl.config.fields import Field, fields_of, section_class
 from core_rl.config.lookup import Lookup
-from core_rl.config.selection import Selection
+from core_rl.config.selection import WEIGHTED, Selection
 from core_rl.config.tree import ItemPatch, ListNode, MapNode, Node, Origin, Scalar, from_python, join
 from core_rl.errors import PluginError, Problem
 
@@ -113,7 +113,7 @@ class Merger:
 
 
 def _without_options(base: Node, kind: str) -> Node | None:
-    """A reward's weight belongs to the entry, not to the component, and stays."""
-    if kind != "reward" or not isinstance(base, MapNode) or "weight" not in base.items:
+    """A weight belongs to the entry, not to the component, and stays."""
+    if kind not in WEIGHTED or not isinstance(base, MapNode) or "weight" not in base.items:
         return None
     return attrs.evolve(base, items={"weight": base.items["weight"]})

@@ -22,8 +22,15 @@ class RunSection:
     name: str = attrs.field(default="run", metadata={"help": "the run's folder is <dir>/<name>/<time>"})
     seed: int = attrs.field(default=1, metadata={"help": "of data order, sampling and initial weights"})
     steps: int = attrs.field(default=100, validator=_at_least(1), metadata={"help": "rounds of rollout and training"})
+    epochs: float | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.gt(0.0)),
+        metadata={"help": "passes over the data, in place of `steps`; null: as many as the steps take"},
+    )
     prompts_per_step: int = attrs.field(
-        default=8, validator=_at_least(1), metadata={"help": "prompts of a step; each is sampled group_size times"}
+        default=8,
+        validator=_at_least(1),
+        metadata={"help": "prompts of a step, each sampled group_size times; or rows of an offline step"},
     )
     dir: str = attrs.field(default="runs", metadata={"help": "where run folders are made"})
     log_samples_every: int = attrs.field(

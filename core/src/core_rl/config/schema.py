@@ -18,7 +18,7 @@ import attrs
 from core_rl.config.fields import Field, fields_of, is_section
 from core_rl.config.lookup import Lookup
 from core_rl.config.run_file import RunFile
-from core_rl.config.selection import Selection
+from core_rl.config.selection import WEIGHTED, Selection
 from core_rl.config.show import plain
 from core_rl.config.words import LISTS, MAPPINGS
 from core_rl.errors import PluginError
@@ -106,7 +106,7 @@ class _Maker:
         mappings = [self.component(kind, one.component.name, one.component.summary) for one in found]
         elsewhere = {"type": "object", "properties": {"name": _ELSEWHERE}, "required": ["name"]}
         keys = sorted(
-            {key for one in found for key in self._keys(kind, one.component.name)} | ({"weight"} if kind == "reward" else set())
+            {key for one in found for key in self._keys(kind, one.component.name)} | ({"weight"} if kind in WEIGHTED else set())
         )
         nameless: Schema = {"type": "object", "not": {"required": ["name"]}, "propertyNames": {"enum": keys}}
         if default in {one.component.name for one in found}:
@@ -118,11 +118,7 @@ class _Maker:
         if reference not in self.definitions:
             self.definitions[reference] = {}  # holds the place while components inside this one are described
             body = self._options(kind, name)
-            extra = (
-                {"weight": {"type": "number", "default": 1.0, "description": "in the sum of rewards"}}
-                if kind == "reward"
-                else {}
-            )
+            extra = {"weight": {"type": "number", "default": 1.0, "description": "in the sum"}} if kind in WEIGHTED else {}
             named: Mapping[str, Any] = {"name": {"const": name, "description": summary}, **extra, **body["properties"]}
             self.definitions[f"{reference}:options"] = {"properties": body["properties"]}
             self.definitions[reference] = {**body, "description": summary, "properties": named, "required": ["name"]}

@@ -16,6 +16,9 @@ import attrs
 
 from core_rl.component import Component
 
+WEIGHTED = frozenset({"reward", "loss"})
+"""Kinds whose entries in a list may have a `weight`."""
+
 
 @attrs.frozen(kw_only=True)
 class Selection:
@@ -28,7 +31,7 @@ class Selection:
     plugin: str | None = None
     """The distribution that registered it; None for `module:Object`."""
     weight: float = 1.0
-    """Of a reward, in the weighted sum; read from the key `weight` that every entry of `rewards` may have."""
+    """In a weighted sum; read from the key `weight` that every entry of `rewards` and `extra_losses` may have."""
 
 
 def select(kind: str, name: str, **options: Any) -> Selection:
@@ -46,8 +49,14 @@ def component(kind: str, default: str | None = None, *, help: str, optional: boo
     return attrs.field(metadata=metadata)
 
 
-def components(kind: str, default: tuple[str | Mapping[str, Any], ...] = (), *, help: str) -> Any:  # noqa: A002
-    """An attrs field that holds a tuple of `Selection`, in the order of the YAML list."""
+def components(
+    kind: str,
+    default: tuple[str | Mapping[str, Any], ...] = (),
+    *,
+    help: str,  # noqa: A002
+    weighted: bool = False,
+) -> Any:
+    """An attrs field that holds a tuple of `Selection`, in the order of the YAML list; `weighted`: each may have a `weight`."""
 
     def make() -> tuple[Selection, ...]:
         return tuple(
@@ -57,4 +66,4 @@ def components(kind: str, default: tuple[str | Mapping[str, Any], ...] = (), *, 
             for item in default
         )
 
-    return attrs.field(factory=make, metadata={"component": kind, "many": True, "help": help})
+    return attrs.field(factory=make, metadata={"component": kind, "many": True, "weighted": weighted, "help": help})

@@ -51,7 +51,7 @@ def _value(value: Any, field: Field, mask: bool) -> Any:
 def plain(value: Any, mask: bool = True) -> Any:
     """A value as YAML and JSON have it."""
     if isinstance(value, Selection):
-        weight = {"weight": value.weight} if value.kind == "reward" else {}
+        weight = {"weight": value.weight} if value.kind == "reward" or value.weight != 1.0 else {}
         options = value.options
         return {"name": value.name, **weight, **({} if options is None else plain(options, mask))}
     if attrs.has(type(value)):

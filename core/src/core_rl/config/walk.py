@@ -93,7 +93,10 @@ class Walker:
             return self.selection(node, field.kind, default if isinstance(default, Selection) else None, path, owner)
         if not isinstance(node, ListNode):
             return self.not_a_list(node, field.kind, path)
-        items = [self.selection(item, field.kind, None, join(path, i), owner) for i, item in enumerate(node.items)]
+        weighted = field.weighted or field.kind == "reward"
+        items = [
+            self.selection(item, field.kind, None, join(path, i), owner, weighted=weighted) for i, item in enumerate(node.items)
+        ]
         return INVALID if any(item is INVALID for item in items) else tuple(items)
 
     def not_a_list(self, node: Node, kind: str, path: str) -> Any:
@@ -102,7 +105,9 @@ class Walker:
         form = f" (write [{node.text}])" if isinstance(node, Scalar) and node.value is not None else ""
         return self.report(node.origin.where, path, f"expected a list of {kind} components, found {found(node)}{form}")
 
-    def selection(self, node: Node, kind: str, default: Selection | None, path: str, owner: Owner) -> Any:
+    def selection(
+        self, node: Node, kind: str, default: Selection | None, path: str, owner: Owner, *, weighted: bool = False
+    ) -> Any:
         """A component by name with its options, over the default selection where its name is kept."""
         if isinstance(node, Scalar) and node.value is INVALID:
             return INVALID
@@ -119,7 +124,7 @@ class Walker:
         if name is None:
             return self.nameless(written, kind, path)
         self.origins[join(path, "name")] = written.items["name"].origin
-        return self.resolved(written, kind, name, path)
+        return self.resolved(written, kind, name, path, weighted=weighted)
 
     def nameless(self, node: MapNode, kind: str, path: str) -> Any:
         given = node.items.get("name")
@@ -129,9 +134,9 @@ class Walker:
             return INVALID
         return self.report(given.origin.where, join(path, "name"), f"expected the name of a {kind}, found {found(given)}")
 
-    def resolved(self, node: MapNode, kind: str, name: str, path: str) -> Any:
+    def resolved(self, node: MapNode, kind: str, name: str, path: str, *, weighted: bool) -> Any:
         options = {key: value for key, value in node.items.items() if key != "name"}
-        weight = self.weight(options, path, node) if kind == "reward" else 1.0
+        weight = self.weight(options, path, node) if weighted else 1.0
         try:
             entry = self.lookup.find(kind, name)
             cls = self.lookup.options_class(kind, name)

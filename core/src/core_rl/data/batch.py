@@ -13,12 +13,34 @@ import attrs
 import torch
 
 PER_TOKEN = frozenset(
-    {"rollout_logprobs", "versions", "old_logprobs", "ref_logprobs", "values", "returns", "advantages", "entropy", "weights"}
+    {
+        "advantages",
+        "entropy",
+        "generated",
+        "kl_rewards",
+        "old_logprobs",
+        "ref_logprobs",
+        "returns",
+        "rollout_logprobs",
+        "teacher_logprobs",
+        "turn_rewards",
+        "values",
+        "versions",
+        "weights",
+    }
 )
-"""Well-known per-token tensors [N] beside the four of the layout; a plugin may add more."""
+"""Well-known per-token tensors [N] beside the four of the layout; a plugin may add more.
 
-PER_SEQUENCE = frozenset({"rewards", "group", "truncated"})
-"""Well-known per-sequence tensors [S]: rewards float32 (NaN: the reward failed), group int64, truncated bool."""
+`generated` bool is where the policy wrote, whatever rejections have taken out of `loss_mask` since. `turn_rewards` stand at the last
+token of their turn.
+"""
+
+PER_SEQUENCE = frozenset({"rewards", "raw_rewards", "greedy_rewards", "group", "truncated", "chosen", "desirable", "margin"})
+"""Well-known per-sequence tensors [S]: rewards float32 (NaN: the reward failed), group int64, truncated bool.
+
+`raw_rewards` are those before `reward_norm` and the KL penalty; `rewards/<name>` and `reward_weights/<name>` are those of one entry of
+`rewards` and its weight. Of offline rows: chosen bool and margin float32 of pairs (a pair is a group), desirable bool of labelled ones.
+"""
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -33,10 +33,14 @@ class _Columns:
     logprobs: list[float] = attrs.field(factory=list)
     generated: list[tuple[bool, int]] = attrs.field(factory=list)
     versions: list[tuple[int, int]] = attrs.field(factory=list)
+    rewards: dict[int, float] = attrs.field(factory=dict)
+    """Of turns, by the index of their last token."""
 
     def add(self, turn: Turn, sample: Sample) -> None:
         count = len(turn.tokens)
         self.tokens.extend(turn.tokens)
+        if turn.reward:
+            self.rewards[len(self.tokens) - 1] = turn.reward
         self.generated.append((turn.generated, count))
         if not turn.generated:
             self.logprobs.extend([0.0] * count)
@@ -63,8 +67,9 @@ class _Columns:
 def pack(groups: Sequence[Group]) -> PackedBatch:
     """One batch of all samples, group by group, in order.
 
-    `loss_mask` is where the policy wrote, without the first token of a sequence. Beside the layout the batch has rollout_logprobs (0
-    elsewhere), versions (-1 elsewhere), rewards (NaN: failed, or not scored), group (the index in `groups`) and truncated.
+    `loss_mask` is where the policy wrote, without the first token of a sequence, and `generated` the same. Beside the layout the batch
+    has rollout_logprobs (0 elsewhere), versions (-1 elsewhere), rewards (NaN: failed, or not scored), group (the index in `groups`) and
+    truncated; `rewards/<name>` and `reward_weights/<name>` of each reward; greedy_rewards and turn_rewards where there are any.
 
     Raises:
         DataError: there is no sample; a sample has no tokens, or log-probabilities that are not one finite number per token.
@@ -83,23 +88,56 @@ def pack(groups: Sequence[Group]) -> PackedBatch:
             message = f"prompt {sample.prompt.id}: a sample has no tokens"
             raise DataError(message)
     cu_seqlens = torch.tensor(ends, dtype=torch.int32)
+    mask = _runs(columns.generated, torch.bool).index_fill(0, cu_seqlens[:-1].long(), value=False)
     batch = PackedBatch(
         tokens=torch.tensor(columns.tokens, dtype=torch.int64),
         cu_seqlens=cu_seqlens,
         positions=_positions(cu_seqlens),
-        loss_mask=_runs(columns.generated, torch.bool).index_fill(0, cu_seqlens[:-1].long(), value=False),
+        loss_mask=mask,
         token_fields={
             "rollout_logprobs": torch.tensor(columns.logprobs, dtype=torch.float32),
             "versions": _runs(columns.versions, torch.int32),
+            "generated": mask,
+            **_turn_rewards(columns),
         },
         sequence_fields={
-            "rewards": torch.tensor([float("nan") if s.reward is None else s.reward for s in samples], dtype=torch.float32),
+            "rewards": _numbers([sample.reward for sample in samples]),
+            **_reward_parts(samples),
+            **_greedy_rewards(groups),
             "group": torch.tensor([index for index, group in enumerate(groups) for _ in group.samples], dtype=torch.int64),
             "truncated": torch.tensor([sample.truncated for sample in samples], dtype=torch.bool),
         },
     )
     _check_logprobs(batch, samples)
     return batch
+
+
+def _numbers(values: Sequence[float | None]) -> torch.Tensor:
+    return torch.tensor([float("nan") if value is None else value for value in values], dtype=torch.float32)
+
+
+def _turn_rewards(columns: _Columns) -> dict[str, torch.Tensor]:
+    if not columns.rewards:
+        return {}
+    rewards = torch.zeros(len(columns.tokens))
+    rewards[torch.tensor(list(columns.rewards))] = torch.tensor(list(columns.rewards.values()))
+    return {"turn_rewards": rewards}
+
+
+def _reward_parts(samples: Sequence[Sample]) -> dict[str, torch.Tensor]:
+    fields: dict[str, torch.Tensor] = {}
+    for name in dict.fromkeys(name for sample in samples for name in sample.reward_parts):
+        parts = [sample.reward_parts.get(name) for sample in samples]
+        fields[f"rewards/{name}"] = _numbers([None if part is None else part.value for part in parts])
+        fields[f"reward_weights/{name}"] = _numbers([part.weight if part else 0.0 for part in parts])
+    return fields
+
+
+def _greedy_rewards(groups: Sequence[Group]) -> dict[str, torch.Tensor]:
+    if not any(group.greedy for group in groups):
+        return {}
+    baselines = [None if group.greedy is None else group.greedy.reward for group in groups for _ in group.samples]
+    return {"greedy_rewards": _numbers(baselines)}
 
 
 def _positions(cu_seqlens: torch.Tensor) -> torch.Tensor:

@@ -45,12 +45,14 @@ class Turn:
     """A run of consecutive tokens of one sequence: written by the policy (`generated`) or given to it.
 
     `logprobs` has one value for each generated token, of the distribution really sampled from; it is empty otherwise.
+    `reward` is what an environment gave for this turn, beside the reward of the whole sample.
     """
 
     tokens: Sequence[int]
     generated: bool
     logprobs: Sequence[float] = ()
     versions: Sequence[VersionSpan] = ()
+    reward: float = 0.0
 
 
 @attrs.define(kw_only=True)
@@ -94,7 +96,8 @@ class Sample:
 
 @attrs.define(kw_only=True)
 class Group:
-    """The samples of one prompt."""
+    """The samples of one prompt; and a greedy one, where an advantage takes its reward as the baseline."""
 
     prompt: Prompt
     samples: list[Sample]
+    greedy: Sample | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,14 +16,20 @@ from core_rl.seeds import derive
 if TYPE_CHECKING:
     from core_rl.loops.parts import Parts
     from core_rl.roles.rollout import SamplingParams
+    from core_rl.scoring import Scorer
 
 
 @attrs.frozen(kw_only=True)
 class Collected:
-    """Scored groups in the order of their prompts, and the prompts that were too long."""
+    """Scored groups in the order of their prompts, and the prompts that were too long.
+
+    `sampled` has the groups that dynamic sampling threw away as well.
+    """
 
     groups: list[Group]
     too_long: list[Prompt]
+    sampled: list[Group]
+    metrics: Mapping[str, float] = attrs.field(factory=dict)
 
 
 async def collect(
@@ -32,9 +39,11 @@ async def collect(
     n: int,
     params: SamplingParams,
     place: tuple[str | int, ...],
+    scorer: Scorer,
+    greedy: bool = False,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Collected:
-    """`n` scored samples of every prompt. `place` (the step, or the evaluation) decides the sampling seeds.
+    """`n` scored samples of every prompt, and a greedy one with `greedy`. `place` (the step, or the evaluation) decides the seeds.
 
     The first error of any prompt cancels the rest and is raised as it is.
     """
@@ -42,23 +51,30 @@ async def collect(
 
     async def one(index: int, prompt: Prompt) -> Group | None:
         nonlocal done
+        run = partial(
+            parts.workflow.run,
+            prompt,
+            engine=parts.rollout,
+            tokenizer=parts.tokenizer,
+            seed=derive(parts.file.run.seed, "rollout", *place, index),
+        )
+        runs = [run(n=n, params=params)]
+        if greedy:
+            runs.append(run(n=1, params=attrs.evolve(params, temperature=0.0)))
         try:
-            samples = await parts.workflow.run(
-                prompt,
-                n=n,
-                engine=parts.rollout,
-                tokenizer=parts.tokenizer,
-                params=params,
-                seed=derive(parts.file.run.seed, "rollout", *place, index),
-            )
+            samples, *baselines = await asyncio.gather(*runs)
         except PromptTooLongError:
             if parts.file.run.long_prompts == "stop":
                 raise
             return None
-        await asyncio.gather(*(parts.scorer.score(sample) for sample in samples))
+        baseline = baselines[0][0] if baselines else None
+        to_score = [*samples, baseline] if baseline else samples
+        for sample in to_score:
+            sample.metadata["max_new_tokens"] = params.max_new_tokens
+        await asyncio.gather(*(scorer.score(sample) for sample in to_score))
         done += 1
         on_progress(done, len(prompts))
-        return Group(prompt=prompt, samples=samples)
+        return Group(prompt=prompt, samples=samples, greedy=baseline)
 
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -66,8 +82,10 @@ async def collect(
     except BaseExceptionGroup as errors:
         raise _first(errors) from None
     results = [task.result() for task in running]
+    groups = [group for group in results if group is not None]
     return Collected(
-        groups=[group for group in results if group is not None],
+        groups=groups,
+        sampled=groups,
         too_long=[prompt for prompt, group in zip(prompts, results, strict=True) if group is None],
     )
 

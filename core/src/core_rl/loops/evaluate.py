@@ -21,6 +21,8 @@ async def evaluate(
     section = parts.file.eval
     chosen = list(prompts[: section.prompts])
     params = section.sampling.over(parts.file.sampling)
-    collected = await collect(parts, chosen, n=section.n, params=params, place=("eval",), on_progress=on_progress)
+    collected = await collect(
+        parts, chosen, n=section.n, params=params, place=("eval",), scorer=parts.eval_scorer, on_progress=on_progress
+    )
     scored = {f"eval/{name}": value for name, value in reward_metrics(collected.groups).items()}
     return scored | length_metrics(collected.groups, prefix="eval/"), collected.groups

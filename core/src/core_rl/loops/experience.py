@@ -1,4 +1,4 @@
-"""From scored groups to a batch to train on: pack, reject, old and reference log-probabilities, advantages."""
+"""From scored groups to a batch to train on: pack, reject, log-probabilities and values, advantages, resampling."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ import torch
 from core_rl.data.packing import pack
 from core_rl.data.sample import Group
 from core_rl.errors import RewardError
-from core_rl.objective import apply_kl_to_rewards
+from core_rl.numerics.proximal import loglinear_alpha
+from core_rl.numerics.whitening import masked_mean
+from core_rl.objective import apply_kl_to_advantages, apply_kl_to_rewards, kl_of_tokens
+from core_rl.seeds import derive
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
     from core_rl.loops.clock import Clock
     from core_rl.loops.parts import Parts
     from core_rl.roles.scoring import Rejection
+    from core_rl.roles.train import TokenOutput
 
 
 def scored_groups(groups: Sequence[Group]) -> list[Group]:
@@ -34,21 +38,23 @@ def scored_groups(groups: Sequence[Group]) -> list[Group]:
     return kept
 
 
-def make_experience(parts: Parts, groups: Sequence[Group], clock: Clock) -> tuple[PackedBatch, dict[str, float]]:
+async def make_experience(
+    parts: Parts, groups: Sequence[Group], clock: Clock, *, step: int
+) -> tuple[PackedBatch, dict[str, float]]:
     """The batch with `advantages` and whatever the objective needs, and the metrics of how it was made.
 
     Rejections narrow `loss_mask` and leave the sequences in place, so that group statistics are those of all samples; an
     engine spends nothing on a sequence without a token in the mask. When the mask is empty there is nothing to learn.
     """
     batch = pack(scored_groups(groups))
+    batch = batch.with_sequences(raw_rewards=batch["rewards"])
     sampled = batch.loss_mask.sum()
     batch, early = _reject(parts.early_rejections, batch)
     with clock("logprob"):
-        batch = _with_logprobs(parts, batch)
-    kl = parts.algorithm.kl
-    if kl.coef > 0 and kl.place == "reward":
-        batch = apply_kl_to_rewards(batch, kl)
-    batch = batch.with_tokens(**parts.advantage(batch))
+        batch = _with_logprobs(parts, batch, version=step - 1)
+        if parts.teacher is not None and batch.loss_mask.any():
+            batch = await parts.teacher.annotate(batch, parts.train)
+    batch, measured = _with_advantages(parts, batch)
     batch, late = _reject(parts.late_rejections, batch)
     kept = batch.loss_mask.sum()
     counts = {
@@ -57,7 +63,12 @@ def make_experience(parts: Parts, groups: Sequence[Group], clock: Clock) -> tupl
         "batch/loss_tokens": float(kept),
         "batch/rejected_frac": float(1 - kept / sampled.clamp(min=1)),
     }
-    return batch, counts | early | late | _advantage_metrics(batch)
+    metrics = counts | early | late | measured | _advantage_metrics(batch)
+    if parts.resampler is not None:
+        chosen = parts.resampler(batch, derive(parts.file.run.seed, "resample", step))
+        batch = batch.select(chosen)
+        metrics["batch/resampled_frac"] = len(set(chosen)) / max(1, len(chosen))
+    return batch, metrics
 
 
 def minibatches(batch: PackedBatch, count: int) -> list[PackedBatch]:
@@ -72,16 +83,46 @@ def minibatches(batch: PackedBatch, count: int) -> list[PackedBatch]:
     return [batch.select(part) for part in parts if part]
 
 
-def _with_logprobs(parts: Parts, batch: PackedBatch) -> PackedBatch:
+def _with_logprobs(parts: Parts, batch: PackedBatch, *, version: int) -> PackedBatch:
+    """Old log-probabilities, entropies and values in one pass of the policy; then the reference's and the critic's."""
     if not batch.loss_mask.any():
         return batch
-    if parts.proximal == "recompute":
-        batch = batch.with_tokens(old_logprobs=parts.train.forward(batch, ["logprobs"])["logprobs"])
-    elif parts.proximal == "rollout":
+    if parts.proximal == "rollout":
         batch = batch.with_tokens(old_logprobs=batch["rollout_logprobs"])
+    elif parts.proximal == "loglinear":
+        batch = batch.with_tokens(proximal_alpha=loglinear_alpha(batch["versions"], version))
+    wanted: list[TokenOutput] = ["logprobs"] if parts.proximal == "recompute" else []
+    wanted += ["entropy"] if parts.needs_entropy else []
+    wanted += ["values"] if parts.shares_critic else []
+    if wanted:
+        found = parts.train.forward(batch, wanted)
+        batch = batch.with_tokens(**{"old_logprobs" if name == "logprobs" else name: found[name] for name in wanted})
     if parts.needs_reference:
         batch = batch.with_tokens(ref_logprobs=parts.train.forward(batch, ["logprobs"], weights="reference")["logprobs"])
+    if parts.critic is not None:
+        batch = batch.with_tokens(values=parts.critic.forward(batch, ["values"])["values"])
     return batch
+
+
+def _with_advantages(parts: Parts, batch: PackedBatch) -> tuple[PackedBatch, dict[str, float]]:
+    """Rewards normalised, less the KL penalty; advantages of them, normalised, less the KL penalty: as the algorithm says."""
+    kl, coef = parts.algorithm.kl, parts.objective.kl_coef
+    some = bool(batch.loss_mask.any())
+    metrics: dict[str, float] = {}
+    if parts.reward_norm is not None:
+        rewards = batch["rewards"]
+        batch = batch.with_sequences(rewards=parts.reward_norm(rewards, batch["group"], rewards.isfinite()))
+    if some and kl.coef > 0 and kl.place == "reward":
+        batch = apply_kl_to_rewards(batch, kl, coef)
+    batch = batch.with_tokens(**parts.advantage(batch))
+    if parts.advantage_norm is not None:
+        group = batch["group"][batch.sequence_ids]
+        batch = batch.with_tokens(advantages=parts.advantage_norm(batch["advantages"], group, batch.loss_mask))
+    if some and kl.coef > 0 and kl.place == "advantage":
+        batch = apply_kl_to_advantages(batch, kl, coef)
+    if some and kl.coef > 0 and kl.place != "loss":
+        metrics["kl/penalty"] = coef * float(masked_mean(kl_of_tokens(batch, kl), batch.loss_mask))
+    return batch, metrics
 
 
 def _reject(rejections: Sequence[Rejection], batch: PackedBatch) -> tuple[PackedBatch, dict[str, float]]:

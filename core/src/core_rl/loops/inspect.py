@@ -108,7 +108,7 @@ def _open(target: Path, overrides: Sequence[str], step: int | None) -> tuple[Run
 async def _with_engines(file: RunFile, checkpoint: Path | None, work: Callable[[Parts], Awaitable[Result]]) -> Result:
     parts = assemble(file)
     try:
-        parts.train.setup()
+        parts.train.setup()  # the critic and the teacher have no part in this
         if checkpoint is not None:
             parts.train.load(checkpoint)
         await parts.rollout.start()

@@ -43,6 +43,16 @@ def train_metrics(reports: Sequence[StepReport]) -> dict[str, float]:
     }
 
 
+def critic_metrics(reports: Sequence[StepReport]) -> dict[str, float]:
+    """The critic's own `critic/loss`, `critic/…`, and `critic/optim/…` as the policy's; nothing without a critic."""
+    if not reports:
+        return {}
+    merged = train_metrics(reports)
+    own = {name: merged[name] for name in merged if name.startswith("critic/")}
+    shown = ("optim/grad_norm", "optim/lr", "optim/skipped")
+    return own | {f"critic/{name}": merged[name] for name in shown}
+
+
 def speed_metrics(*, tokens: float, seconds: float) -> dict[str, float]:
     """`perf/tok_s`: tokens of the batch (prompts and completions) over the whole step. `perf/host_rss_gb`: of this process."""
     return {"perf/tok_s": tokens / seconds, "perf/host_rss_gb": psutil.Process().memory_info().rss / 1e9}

@@ -15,17 +15,19 @@ import attrs
 from core_rl.data.sample import Group, Prompt
 from core_rl.errors import DataError, RunError
 from core_rl.loops.clock import Clock
-from core_rl.loops.collect import collect
 from core_rl.loops.evaluate import evaluate
 from core_rl.loops.experience import make_experience, minibatches
 from core_rl.loops.feed import PromptFeed
-from core_rl.loops.metrics import length_metrics, speed_metrics, train_metrics
+from core_rl.loops.metrics import critic_metrics, length_metrics, speed_metrics, train_metrics
+from core_rl.loops.refill import collect_step
+from core_rl.loops.steering import steer
 from core_rl.scoring import reward_metrics
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
     from core_rl.loops.parts import Parts
     from core_rl.loops.session import Session
+    from core_rl.objective import PolicyObjective
     from core_rl.roles.train import StepReport
 
 MAX_SKIPPED_IN_A_ROW = 5
@@ -38,6 +40,8 @@ class Position:
 
     step: int = 0
     prompts_used: int = 0
+    kl_coef: float | None = None
+    entropy_coef: float | None = None
 
 
 async def train_online(
@@ -46,6 +50,7 @@ async def train_online(
     """Train from `start` to the last step, or until someone asks to stop. Returns the reason why it ended."""
     settings = parts.file.run
     feed = PromptFeed(prompts, seed=settings.seed, position=start.prompts_used)
+    _restore(parts.objective, start)
     await parts.transport.sync(parts.train, parts.rollout, start.step)
     if start.step == 0 and parts.file.eval.every and parts.file.eval.at_start:
         session.log(0, await _evaluate(parts, session, held_out, step=0))
@@ -66,7 +71,7 @@ async def train_online(
             raise RunError(message)
         last = reason is not None or step == settings.steps
         if _due(step, parts.file.checkpoint.every) or (last and (parts.file.checkpoint.at_end or reason)):
-            session.save(parts.train, Position(step=step, prompts_used=feed.position))
+            session.save(parts.save, _position(parts.objective, feed, step))
         if reason is not None:
             return reason
     return "done"
@@ -79,47 +84,49 @@ async def train_one_step(
     algorithm, clock = parts.algorithm, Clock()
 
     with clock("rollout"):
-        collected = await collect(
-            parts,
-            feed.next(parts.file.run.prompts_per_step),
-            n=algorithm.group_size,
-            params=parts.file.sampling,
-            place=(step,),
-            on_progress=lambda done, total: session.journal.progress("rollout", done, total),
+        collected = await collect_step(
+            parts, feed, step, on_progress=lambda done, total: session.journal.progress("rollout", done, total)
         )
     if not collected.groups:
         message = f"data: all {len(collected.too_long)} prompts of step {step} are too long for the model's context"
         raise DataError(message)
 
-    batch, metrics = make_experience(parts, collected.groups, clock)
+    batch, metrics = await make_experience(parts, collected.groups, clock, step=step)
 
     with clock("train"):
-        reports = optimize(parts, session, batch)
+        reports, critic_reports = optimize(parts, session, batch, step)
         if algorithm.kl.reset_every and step % algorithm.kl.reset_every == 0 and parts.needs_reference:
             parts.train.reset_reference()
 
     with clock("sync"):
         await parts.transport.sync(parts.train, parts.rollout, step)
 
-    metrics |= reward_metrics(collected.groups) | length_metrics(collected.groups) | train_metrics(reports)
+    metrics |= reward_metrics(collected.sampled) | length_metrics(collected.sampled) | dict(collected.metrics)
+    metrics |= train_metrics(reports) | critic_metrics(critic_reports)
+    metrics |= {"kl/coef": parts.objective.kl_coef} if algorithm.kl.coef else {}
+    metrics |= {"entropy/coef": parts.objective.entropy_coef} if parts.objective.entropy_grad else {}
+    steer(parts.objective, algorithm, metrics, sequences=batch.num_sequences)
     metrics |= {"data/epoch": feed.epoch, "data/too_long": float(len(collected.too_long))}
     metrics |= parts.rollout.stats()
     metrics |= clock.metrics() | speed_metrics(tokens=batch.num_tokens, seconds=clock.elapsed)
-    return metrics, collected.groups
+    return metrics, collected.sampled
 
 
-def optimize(parts: Parts, session: Session, batch: PackedBatch) -> list[StepReport]:
-    """Every optimizer step on one batch: `epochs` passes over `minibatches` parts of it."""
-    if not batch.loss_mask.any():
-        return []
+def optimize(parts: Parts, session: Session, batch: PackedBatch, step: int) -> tuple[list[StepReport], list[StepReport]]:
+    """Every optimizer step on one batch, of the policy and of the critic: `epochs` passes over `minibatches` parts of it."""
     reports: list[StepReport] = []
-    total = parts.algorithm.epochs * parts.algorithm.minibatches
-    for _ in range(parts.algorithm.epochs):
-        for part in minibatches(batch, parts.algorithm.minibatches):
-            session.journal.progress("train", len(reports), total)
-            if part.loss_mask.any():
-                reports.append(parts.train.train_step(part, parts.objective, parts.aggregation))
-    return reports
+    critic_reports: list[StepReport] = []
+    algorithm = parts.algorithm
+    policy_learns = algorithm.critic is None or step > algorithm.critic.warmup_steps
+    todo = [part for _ in range(algorithm.epochs) for part in minibatches(batch, algorithm.minibatches) if part.loss_mask.any()]
+    for done, part in enumerate(todo):
+        session.journal.progress("train", done, len(todo))
+        if parts.critic is not None and parts.value_objective is not None:
+            critic_reports.append(parts.critic.train_step(part, parts.value_objective, parts.value_aggregation))
+        if policy_learns:
+            prepared = parts.objective.prepare(part, parts.aggregation)
+            reports.append(parts.train.train_step(prepared, parts.objective, parts.aggregation))
+    return reports, critic_reports
 
 
 async def _evaluate(parts: Parts, session: Session, held_out: Sequence[Prompt], *, step: int) -> dict[str, float]:
@@ -130,6 +137,18 @@ async def _evaluate(parts: Parts, session: Session, held_out: Sequence[Prompt], 
         )
     session.journal.log_samples(step, groups, split="eval")
     return metrics | {"time/eval": clock.metrics()["time/eval"]}
+
+
+def _restore(objective: PolicyObjective, start: Position) -> None:
+    """Coefficients that are steered go on from where they were."""
+    if start.kl_coef is not None:
+        objective.kl_coef = start.kl_coef
+    if start.entropy_coef is not None:
+        objective.entropy_coef = start.entropy_coef
+
+
+def _position(objective: PolicyObjective, feed: PromptFeed, step: int) -> Position:
+    return Position(step=step, prompts_used=feed.position, kl_coef=objective.kl_coef, entropy_coef=objective.entropy_coef)
 
 
 def _due(step: int, every: int, *, last: int | None = None) -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+import attrs
 
 from core_rl.capabilities import check_capabilities
 from core_rl.config.load import load
@@ -40,6 +43,7 @@ def train(path: Path, overrides: Sequence[str], *, resume: str | None) -> int:
     file, catalogue = loaded.run_file, loaded.catalogue
     check_capabilities(file)
     prompts, held_out = _load_data(file)
+    file = _with_steps(file, rows=len(prompts))
     parts = assemble(file)
     directory = _directory(file, resume)
     checkpoints = Checkpoints(directory.checkpoints, file.checkpoint)
@@ -89,9 +93,9 @@ async def _train(
     checkpoint: Checkpoint | None,
     start: Position,
 ) -> str:
-    parts.train.setup()
+    parts.setup()
     if checkpoint is not None:
-        parts.train.load(checkpoint.path)
+        parts.load(checkpoint.path)
     await parts.rollout.start()
     try:
         session.hooks.core_rl_run_start(run=info)
@@ -106,6 +110,14 @@ def _load_data(file: RunFile) -> tuple[Sequence[Prompt], Sequence[Prompt]]:
         message = f"data: {file.data.name} has no rows to train on"
         raise DataError(message)
     return prompts, load_held_out(file) if file.eval.every else ()
+
+
+def _with_steps(file: RunFile, *, rows: int) -> RunFile:
+    """`run.steps` as many as `run.epochs` takes, where that is given."""
+    if file.run.epochs is None:
+        return file
+    steps = max(1, math.ceil(file.run.epochs * rows / file.run.prompts_per_step))
+    return attrs.evolve(file, run=attrs.evolve(file.run, steps=steps))
 
 
 def _directory(file: RunFile, resume: str | None) -> RunDirectory:

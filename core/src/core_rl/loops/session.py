@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 if TYPE_CHECKING:
     from core_rl.loops.journal import Journal
+    from core_rl.loops.offline import OfflinePosition
     from core_rl.loops.online import Position
-    from core_rl.roles.train import TrainEngine
     from core_rl.run.checkpoints import Checkpoints
 
 INTERRUPTED = "interrupted"
@@ -37,5 +38,5 @@ class Session:
         reason: str | None = self.hooks.core_rl_should_stop(step=step, metrics=metrics)
         return reason
 
-    def save(self, train: TrainEngine, position: Position) -> None:
-        self.checkpoints.save(position.step, train.save, attrs.asdict(position))
+    def save(self, write: Callable[[Path], None], position: Position | OfflinePosition) -> None:
+        self.checkpoints.save(position.step, write, attrs.asdict(position))

@@ -67,3 +67,21 @@ class Aggregator:
         groups = Groups.of(batch["group"])
         tokens_of_group = groups.sum(own)
         return groups.spread(tokens_of_group) * (tokens_of_group > 0).sum()
+
+
+class LocalMean:
+    """token-mean within parts of `sequences` sequences in the batch's order, then the mean over parts: w_t = 1 / (P · sum of L in the part).
+
+    What systems do that average over each micro-batch (TRL's bnpo, verl's and SkyRL's older token mean), with the micro-batch as a part of
+    the definition: the result does not depend on how the engine itself splits the batch. Parts with an empty mask do not count.
+    """
+
+    def __init__(self, sequences: int) -> None:
+        self.sequences = sequences
+
+    def weights(self, batch: PackedBatch) -> torch.Tensor:
+        lengths = segment_count(batch.loss_mask, batch.cu_seqlens).double()
+        part = torch.arange(lengths.numel(), device=lengths.device) // self.sequences
+        tokens = torch.zeros(int(part[-1]) + 1, dtype=torch.float64, device=lengths.device).index_add_(0, part, lengths)
+        per_sequence = 1.0 / (tokens.clamp(min=1)[part] * (tokens > 0).sum().clamp(min=1))
+        return broadcast(per_sequence.float(), batch.cu_seqlens, batch.num_tokens).where(batch.loss_mask, 0.0)

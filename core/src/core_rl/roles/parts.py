@@ -10,6 +10,7 @@ import attrs
 
 if TYPE_CHECKING:
     from core_rl.component import Component
+    from core_rl.data.records import Row
     from core_rl.data.sample import Prompt, Sample
     from core_rl.hf.tokenizer import Tokenizer
     from core_rl.roles.rollout import RolloutContext, RolloutEngine, SamplingParams
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
 Split = Literal["train", "eval"]
 
 
-class PromptData(Protocol):
-    """Built as `Data(options)`. `load` raises `DataError` for a source that is missing, broken or empty."""
+class Data(Protocol):
+    """Built as `Data(options)`. `load` raises `DataError` for a source that is missing, broken or empty.
 
-    def load(self, split: Split, seed: int) -> Sequence[Prompt]:
+    Its component `provides` the kind of its rows: `prompts` (`core_rl.data.sample.Prompt`; also where nothing is said), or
+    `conversations`, `pairs`, `labelled` (`core_rl.data.records`).
+    """
+
+    def load(self, split: Split, seed: int) -> Sequence[Row]:
         """A sequence of fixed length and order; the loop shuffles. Row i is the same on every call with the same seed."""
         ...
 

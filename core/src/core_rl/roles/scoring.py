@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 
 
 class Loss(Protocol):
-    """Built as `Loss(options)`. Returns PER-TOKEN values and never averages.
+    """Built as `Loss(options)`. Returns PER-TOKEN values [N] and never averages.
 
-    `batch` holds `advantages` [N] and `old_logprobs` [N]; whatever else it needs, its component declares in `needs`.
+    Online, `batch` holds `advantages` [N] and `old_logprobs` [N]; whatever else the loss needs, its component declares in `needs`.
+    Of the forward pass in progress the batch has `new_entropy` [N], `new_values` [N] (with `values` in `needs`) and `gathered_logprobs`
+    [N, K] of the batch's `gather_ids` (with `gathered_logprobs` in `needs`); they carry their gradients.
+
+    A loss of a whole sequence or of a pair stands at every token of it, in the mask: with the aggregation seq-mean-token-mean or
+    prompt-mean its mean over sequences or groups comes out, with global denominators.
+
+    Two attributes may be there. `unit`: "group" says that the sequences of one group must come in one micro-batch; without it a
+    micro-batch may end between any two sequences. `mask(batch)` [N] bool: the tokens of `loss_mask` that an extra loss speaks of.
     """
 
     def __call__(self, logprobs: torch.Tensor, batch: PackedBatch) -> LossOutput: ...
@@ -31,6 +39,32 @@ class Advantage(Protocol):
     """Built as `Advantage(options)`. Returns tensors [N] to add to the batch: `advantages`, and `returns` if it has them."""
 
     def __call__(self, batch: PackedBatch) -> Mapping[str, torch.Tensor]: ...
+
+
+class Normaliser(Protocol):
+    """Built as `Normaliser(options)`. Centres and scales M values: the rewards of sequences, or the advantages of tokens."""
+
+    def __call__(self, values: torch.Tensor, group: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """values [M] float32, group [M] int64, mask [M] bool -> [M] float32. Values outside the mask are in no statistic and
+        come out as 0; so does NaN.
+        """
+        ...
+
+
+class KlEstimator(Protocol):
+    """Built as `Estimator(options)`. The order is always (policy, reference)."""
+
+    def __call__(self, logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
+        """[N], [N] -> [N], differentiable in `logprobs`."""
+        ...
+
+
+class Resampler(Protocol):
+    """Built as `Resampler(options)`. Says which sequences are trained on, once advantages are known."""
+
+    def __call__(self, batch: PackedBatch, seed: int) -> list[int]:
+        """Indices of sequences, with repetitions; the same for the same seed."""
+        ...
 
 
 @attrs.frozen(kw_only=True)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
     from core_rl.hf.spec import ModelSpec
 
-TokenOutput = Literal["logprobs", "entropy"]
+TokenOutput = Literal["logprobs", "entropy", "values"]
+Heads = Literal["policy", "value", "both"]
+Unit = Literal["sequence", "group"]
 Weights = Literal["current", "reference"]
 
 
@@ -25,16 +27,22 @@ Weights = Literal["current", "reference"]
 class PolicyOutputs:
     """What the model says of the tokens of a (micro-)batch; every tensor is [N] float32, 0 outside `loss_mask`.
 
-    `entropy` carries a gradient only when the objective asked for `entropy_grad`.
+    `entropy` carries a gradient only when the objective asked for `entropy_grad`. `values` is there with a value head: like a
+    log-probability it stands at the token that follows the state it speaks of. Without a policy head the first two are 0.
+    `gathered` [N, K] are the log-probabilities of the batch's `gather_ids` [N, K] at the place of each token, where the batch has them.
     """
 
     logprobs: torch.Tensor
     entropy: torch.Tensor
+    values: torch.Tensor | None = None
+    gathered: torch.Tensor | None = None
 
 
 @attrs.frozen(kw_only=True)
 class LossOutput:
     """Per-token loss values [N] (never averaged) and metrics as (sum, count) scalars, both detached.
+
+    The scalar loss is sum_t weights_t · values_t + sum_t direct_t: `direct` [N] has its own global weights in it already.
 
     The metric of a step is the total of the sums over the total of the counts; a total count of 0 leaves the metric out.
     `maxima` are detached scalars of which a step reports the largest over its micro-batches; their names end in `_max`.
@@ -43,18 +51,26 @@ class LossOutput:
     values: torch.Tensor
     metrics: Mapping[str, tuple[torch.Tensor, torch.Tensor]]
     maxima: Mapping[str, torch.Tensor] = attrs.field(factory=dict)
+    direct: torch.Tensor | None = None
 
 
 class Objective(Protocol):
-    """What a train engine minimises: per-token values, weighted by `Aggregation` over the whole batch."""
+    """What a train engine minimises: per-token values, weighted by `Aggregation` over the whole batch.
+
+    `unit`: "group" asks for the sequences of one group to be in one micro-batch and on one rank, even beyond the token budget.
+    """
 
     entropy_grad: bool
+    unit: Unit
 
     def __call__(self, outputs: PolicyOutputs, batch: PackedBatch) -> LossOutput: ...
 
 
 class Aggregation(Protocol):
-    """The weight of every token in the scalar loss, from GLOBAL denominators: loss = sum_t weight_t * value_t."""
+    """The weight of every token in the scalar loss, from GLOBAL denominators: loss = sum_t weight_t * value_t.
+
+    As a component it is built as `Aggregation(options, max_new_tokens)`: the longest completion that sampling allows.
+    """
 
     def weights(self, batch: PackedBatch) -> torch.Tensor:
         """[N] float32, zero outside `loss_mask`; computed once over the whole batch, before it is split."""
@@ -86,6 +102,10 @@ class TrainContext:
     """Divides the logits of every log-probability and entropy: the policy is the distribution that samples were drawn from."""
     reference: bool = False
     """Whether log-probabilities of a frozen reference policy will be asked for."""
+    heads: Heads = "policy"
+    """`policy`: log-probabilities. `value`: a critic or a reward model, one number per token. `both`: on one trunk."""
+    frozen: bool = False
+    """Never trained (a teacher): no gradients, no optimizer; `train_step`, `save` and `load` are not called."""
 
 
 class TrainEngine(Protocol):
@@ -94,9 +114,18 @@ class TrainEngine(Protocol):
     def setup(self) -> None: ...
 
     def forward(
-        self, batch: PackedBatch, outputs: Sequence[TokenOutput] = ("logprobs",), *, weights: Weights = "current"
+        self,
+        batch: PackedBatch,
+        outputs: Sequence[TokenOutput] = ("logprobs",),
+        *,
+        weights: Weights = "current",
+        top_k: int | None = None,
     ) -> dict[str, torch.Tensor]:
-        """Per-token tensors [N] float32 on the CPU, without gradient, 0 outside `loss_mask`."""
+        """Per-token tensors [N] float32 on the CPU, without gradient, 0 outside `loss_mask`.
+
+        `top_k` adds `topk_ids` [N, k] int64 and `topk_logprobs` [N, k] float32, the likeliest tokens in each token's place, best first;
+        k is at most the vocabulary. A batch with `gather_ids` [N, K] adds `gathered_logprobs` [N, K].
+        """
         ...
 
     def train_step(self, batch: PackedBatch, objective: Objective, aggregation: Aggregation) -> StepReport:

@@ -72,8 +72,8 @@ def algorithm_line(algorithm: AlgorithmConfig) -> str:
     parts = [
         f"advantage {algorithm.advantage.name} over groups of {algorithm.group_size}",
         f"loss {algorithm.loss.name}",
-        f"{algorithm.aggregation}",
-        *([f"{kl.coef:g} · {ratio}KL {kl.estimator} in the {kl.place}"] if kl.coef else []),
+        f"{algorithm.aggregation.name}",
+        *([f"{kl.coef:g} · {ratio}KL {kl.estimator.name} in the {kl.place}"] if kl.coef else []),
         *([f"{algorithm.entropy_coef:g} · entropy"] if algorithm.entropy_coef else []),
         *([f"rejections {', '.join(one.name for one in algorithm.rejections)}"] if algorithm.rejections else []),
         f"{algorithm.epochs * algorithm.minibatches} optimizer step(s) a batch",

@@ -10,7 +10,7 @@ from core_rl.data.batch import PackedBatch
 def random_batch(
     seed: int, *, num_groups: int = 3, group_size: int = 3, max_length: int = 9, spread: float = 0.5
 ) -> PackedBatch:
-    """Every well-known field, and `logprobs` and `entropy` [N] as a model might give them.
+    """Every well-known field of the online loop, and `logprobs`, `entropy` and `new_values` [N] as a model might give them.
 
     Groups have 1 to `group_size` sequences of 2 to `max_length` tokens; a fifth of the tokens after the prompt are a tool's. The
     second sequence, when there is one, has no token in the mask. `spread` is the standard deviation between any two log-probabilities.
@@ -30,7 +30,7 @@ def random_batch(
     def near() -> torch.Tensor:
         return (model + spread * torch.randn(count, generator=random)).where(mask, 0.0)
 
-    return PackedBatch(
+    batch = PackedBatch(
         tokens=torch.randint(0, 50, (count,), generator=random),
         cu_seqlens=cu_seqlens.int(),
         positions=positions.int(),
@@ -50,6 +50,14 @@ def random_batch(
             "group": group,
             "truncated": torch.rand(group.numel(), generator=random) < 0.2,
         },
+    )
+    values = torch.randn(count, generator=random).where(mask, 0.0)
+    return batch.with_sequences(raw_rewards=batch["rewards"]).with_tokens(
+        generated=mask,
+        values=values,
+        new_values=(values + spread * torch.randn(count, generator=random)).where(mask, 0.0),
+        returns=torch.randn(count, generator=random).where(mask, 0.0),
+        teacher_logprobs=near(),
     )
 
 

@@ -21,8 +21,8 @@ def test_grpo_is_the_papers():
     grpo = Grpo()
 
     assert (grpo.advantage.name, grpo.advantage.options, grpo.loss.name) == ("group_norm", {}, "ppo_clip")
-    assert grpo.aggregation == "seq-mean-token-mean"
-    assert (grpo.kl.coef, grpo.kl.estimator, grpo.kl.place) == (0.04, "k3", "loss")
+    assert grpo.aggregation.name == "seq-mean-token-mean"
+    assert (grpo.kl.coef, grpo.kl.estimator.name, grpo.kl.place) == (0.04, "k3", "loss")
     assert (GroupNormConfig().std_level, GroupNormConfig().mean_level, GroupNormConfig().std) == ("group", "group", "sample")
     assert (PpoClipConfig().clip_low, PpoClipConfig().clip_high, PpoClipConfig().dual_clip) == (0.2, 0.2, None)
 
@@ -32,7 +32,7 @@ def test_dr_grpo_drops_both_biases():
     dr_grpo = DrGrpo()
 
     assert dr_grpo.advantage.options == {"std_level": "none"}
-    assert (dr_grpo.aggregation, dr_grpo.kl.coef) == ("seq-mean-token-sum-norm", 0.0)
+    assert (dr_grpo.aggregation.name, dr_grpo.kl.coef) == ("seq-mean-token-sum-norm", 0.0)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ PARTS = {
     "plain": {"kl": KlConfig()},
     "kl": {"kl": KlConfig(coef=0.2, unbiased=True)},
     "entropy": {"kl": KlConfig(), "entropy_coef": 0.05},
-    "reuse": {"kl": KlConfig(coef=0.1, estimator="k3+"), "entropy_coef": 0.01, "proximal_reuse": True},
+    "reuse": {"kl": KlConfig(coef=0.1, estimator="k3+"), "entropy_coef": 0.01, "proximal": "reuse"},
 }
 
 

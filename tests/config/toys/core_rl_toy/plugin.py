@@ -12,6 +12,8 @@ _NAMES: dict[str, dict[str, str | None]] = {
     "algorithm": {"grpo": "GrpoConfig"},
     "loss": {"ppo_clip": "PpoClipConfig", "cispo": "CispoConfig"},
     "advantage": {"group": None},
+    "aggregation": {"token-mean": None},
+    "kl_estimator": {"k1": None, "k3": None},
     "rejection": {"zero_variance": None, "band": "BandConfig"},
     "reward": {"exact": None, "format": "FormatConfig"},
     "train_engine": {"local": "EngineConfig", "fsdp": "EngineConfig", "zoo": "ZooConfig", "bad": "BadConfig"},
@@ -28,7 +30,7 @@ def _component(kind: str, name: str, config: str | None) -> Component:
     options: dict[str, Any] = {} if config is None else {"config": f"core_rl_toy.config:{config}"}
     if kind == "train_engine":
         options["provides"] = {"ref_logprobs"}  # the toy algorithm has a KL term
-    return Component(name=name, target=f"core_rl_toy.impl:{name}", summary=f"a toy {kind}", **options)
+    return Component(name=name, target=f"core_rl_toy.impl:{name.replace('-', '_')}", summary=f"a toy {kind}", **options)
 
 
 def _registration(kind: str) -> Callable[[], list[Component]]:

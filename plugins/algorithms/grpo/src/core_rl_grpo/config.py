@@ -8,7 +8,6 @@ import attrs
 
 from core_rl.config.algorithm import AlgorithmConfig, KlConfig
 from core_rl.config.selection import Selection, component
-from core_rl.numerics.names import Aggregation
 
 
 @attrs.frozen(kw_only=True)
@@ -73,6 +72,7 @@ class PpoClipConfig:
 
 _ADVANTAGE_HELP = "how rewards become per-token advantages"
 _LOSS_HELP = "the policy loss of a token"
+_AGGREGATION_HELP = "how per-token losses become one number, with global denominators"
 
 
 @attrs.frozen(kw_only=True)
@@ -95,10 +95,7 @@ class Grpo(AlgorithmConfig):
 
     advantage: Selection = component("advantage", "group_norm", help=_ADVANTAGE_HELP)
     loss: Selection = component("loss", "ppo_clip", help=_LOSS_HELP)
-    aggregation: Aggregation = attrs.field(
-        default="seq-mean-token-mean",
-        metadata={"help": "how per-token losses become one number, with global denominators"},
-    )
+    aggregation: Selection = component("aggregation", "seq-mean-token-mean", help=_AGGREGATION_HELP)
     kl: KlConfig = attrs.field(factory=lambda: KlConfig(coef=0.04), metadata={"help": "distance to the reference policy"})
 
 
@@ -108,7 +105,4 @@ class DrGrpo(AlgorithmConfig):
 
     advantage: Selection = component("advantage", "group_norm", help=_ADVANTAGE_HELP, std_level="none")
     loss: Selection = component("loss", "ppo_clip", help=_LOSS_HELP)
-    aggregation: Aggregation = attrs.field(
-        default="seq-mean-token-sum-norm",
-        metadata={"help": "how per-token losses become one number, with global denominators"},
-    )
+    aggregation: Selection = component("aggregation", "seq-mean-token-sum-norm", help=_AGGREGATION_HELP)

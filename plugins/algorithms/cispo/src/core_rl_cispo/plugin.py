@@ -1,0 +1,1 @@
+"""CISPO, AIPO and TOPR: policy gradients with a detached, truncated weight."""

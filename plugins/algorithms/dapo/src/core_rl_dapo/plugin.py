@@ -1,0 +1,1 @@
+"""DAPO: clip-higher, dynamic sampling, overlong shaping."""

@@ -1,0 +1,1 @@
+"""Decoupled PPO: a proximal policy apart from the one that sampled."""

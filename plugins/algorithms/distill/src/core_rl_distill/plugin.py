@@ -1,0 +1,1 @@
+"""On-policy distillation and generalised knowledge distillation."""

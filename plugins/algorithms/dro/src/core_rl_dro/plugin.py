@@ -1,0 +1,1 @@
+"""DRO and the squared-log-ratio objectives of Kimi."""

@@ -1,0 +1,1 @@
+"""GMPO: the geometric mean of token ratios."""

@@ -1,0 +1,1 @@
+"""GSPO, GSPO-token and LUSPO: ratios of whole sequences."""

@@ -1,0 +1,1 @@
+"""M2PO: second-moment trust for stale samples."""

@@ -1,0 +1,1 @@
+"""DPO and its variants, KTO, ORPO, SimPO, CPO."""

@@ -1,0 +1,1 @@
+"""Filters and weights for rollout correction."""

@@ -1,0 +1,1 @@
+"""Bradley-Terry reward models, and the trained model as a reward."""

@@ -1,0 +1,1 @@
+"""VESPO: a smooth weight of the sequence ratio."""

@@ -1,0 +1,1 @@
+"""Conversations and texts to imitate, from files and data sets."""
