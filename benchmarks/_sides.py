@@ -9,9 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import _trl_env
 import yaml
 from _cases import HERE, Case
+from _peer_env import TRL
 
 Steps = list[dict[str, float]]
 
@@ -48,7 +48,7 @@ def trl(case: Case, *, model: str, prompts: Path, steps: int, threads: int, scra
         "scratch": scratch,
     }
     flags = [text for name, value in options.items() for text in (f"--{name}", str(value))]
-    output = _quiet([str(_trl_env.ensure()), str(HERE / "_trl_step.py"), *flags], threads)
+    output = _quiet([str(TRL.ensure()), str(HERE / "_trl_step.py"), *flags], threads)
     return [json.loads(line) for line in output.splitlines() if line.startswith('{"step"')]
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import _machine
 import _sides
-import _trl_env
 from _cases import CASES, HERE, Case
+from _peer_env import TRL
 
 from core_rl.hf.paths import resolve_path
 
@@ -35,13 +35,13 @@ def main() -> None:
     args = parser.parse_args()
     if args.steps < 2:
         parser.error("--steps: at least 2, since the first is not counted")
-    _trl_env.ensure()
+    TRL.ensure()
     with tempfile.TemporaryDirectory(prefix="core-rl-bench-") as scratch:
         cases = [compare(CASES[name], args, Path(scratch)) for name in args.case or CASES]
     report = {
         "machine": _machine.describe(args.threads),
         "core_rl": _machine.versions(),
-        "trl": _trl_env.versions(),
+        "trl": TRL.versions(),
         "rounds": args.rounds,
         "steps_counted": args.rounds * (args.steps - 1),
         "cases": cases,
