@@ -89,13 +89,13 @@ def row(name: str, seconds: dict[str, Seconds]) -> dict[str, Any]:
 def table(report: dict[str, Any]) -> str:
     """The same as Markdown."""
     versions = f"core-rl {report['core_rl']['core-rl']}, verl {report['verl']['verl']}, torch {report['core_rl']['torch']}"
+    size = f"{report['sequences']} sequences of {report['mean_length']} tokens in the mean, rows half full"
+    runs = f"Medians of {report['runs']} runs of each side, taken in turn; losses with their gradient"
     lines = [
         "# Numerics: core-rl and verl",
         "",
-        f"{report['sequences']} sequences of {report['mean_length']} tokens in the mean, rows half full. {versions}. "
-        f"{report['machine']['text']}.",
-        f"Medians of {report['runs']} runs of each side, taken in turn. Losses with their gradient. The last columns: time over that of half "
-        "and of a quarter of the batch.",
+        f"{size}. {versions}. {report['machine']['text']}.",
+        f"{runs}. The last columns: time over that of half and of a quarter of the batch.",
         "",
         "| function | core-rl ms | verl ms | verl / core-rl | x2 tokens | x4 tokens |",
         "|---|---|---|---|---|---|",
