@@ -14,6 +14,7 @@ from core_rl.builtin.kl_estimators import Estimator
 from core_rl.config.algorithm import CriticConfig
 from core_rl.data.batch import PackedBatch
 from core_rl.numerics.aggregation import Aggregator
+from core_rl.objective_extras import before_step
 from core_rl.objective_value import ValueLoss
 from core_rl.plugins.build import build_component
 from core_rl.plugins.catalogue import Catalogue
@@ -105,7 +106,7 @@ def losses(batch: PackedBatch, make: Maker) -> dict[str, Callable[[], object]]:
     """Value, metrics, aggregation and gradient, as a train step needs them."""
 
     def step(loss: Any, leaf: str = "logprobs") -> None:
-        prepared = loss.prepare(batch) if hasattr(loss, "prepare") else batch
+        prepared = before_step(loss, batch)
         fresh = batch[leaf].clone().requires_grad_()
         given = fresh if leaf == "logprobs" else batch["logprobs"]
         output = loss(given, prepared if leaf == "logprobs" else prepared.with_tokens(new_values=fresh))

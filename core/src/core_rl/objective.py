@@ -20,7 +20,7 @@ from core_rl.builtin.kl_estimators import Estimator
 from core_rl.numerics.kl import kl_estimate
 from core_rl.numerics.ratios import bounded_exp
 from core_rl.numerics.segments import segment_sum
-from core_rl.objective_extras import ExtraLoss, Extras, sums, unit_of, with_outputs
+from core_rl.objective_extras import ExtraLoss, Extras, before_step, sums, unit_of, with_outputs
 from core_rl.plugins.build import build
 from core_rl.roles.train import LossOutput
 
@@ -69,7 +69,7 @@ class PolicyObjective:
 
     def prepare(self, batch: PackedBatch, aggregation: Aggregation) -> PackedBatch:
         """The batch of one optimizer step with what must be known of it as a whole, before it is split."""
-        return self.extras.prepare(batch, aggregation)
+        return self.extras.prepare(before_step(self.loss, batch), aggregation)
 
     def __call__(self, outputs: PolicyOutputs, batch: PackedBatch) -> LossOutput:
         mask = batch.loss_mask

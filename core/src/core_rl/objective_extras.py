@@ -35,6 +35,7 @@ class Extras:
     def prepare(self, batch: PackedBatch, aggregation: Aggregation) -> PackedBatch:
         """The whole batch of an optimizer step with the weights w_j in it."""
         for extra in self.losses:
+            batch = before_step(extra.loss, batch)
             own = batch.with_loss_mask(self._mask(extra, batch))
             weights = (extra.aggregation or aggregation).weights(own)
             batch = batch.with_tokens(**{_key(extra): weights})
@@ -59,6 +60,13 @@ class Extras:
     def _mask(extra: ExtraLoss, batch: PackedBatch) -> torch.Tensor:
         narrowed = getattr(extra.loss, "mask", None)
         return batch.loss_mask if narrowed is None else batch.loss_mask & narrowed(batch)
+
+
+def before_step(loss: Loss, batch: PackedBatch) -> PackedBatch:
+    """What a loss says of a whole batch before it is split, where it says anything."""
+    method = getattr(loss, "before_step", None)
+    prepared: PackedBatch = batch if method is None else method(batch)
+    return prepared
 
 
 def _key(extra: ExtraLoss) -> str:

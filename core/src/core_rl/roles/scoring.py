@@ -28,7 +28,8 @@ class Loss(Protocol):
     A loss of a whole sequence or of a pair stands at every token of it, in the mask: with the aggregation seq-mean-token-mean or
     prompt-mean its mean over sequences or groups comes out, with global denominators.
 
-    Two attributes may be there. `unit`: "group" says that the sequences of one group must come in one micro-batch; without it a
+    Three attributes may be there. `before_step(batch)` gets the whole batch of an optimizer step, before it is split, and returns it
+    with what must be known of it as a whole. `unit`: "group" says that the sequences of one group must come in one micro-batch; without it a
     micro-batch may end between any two sequences. `mask(batch)` [N] bool: the tokens of `loss_mask` that an extra loss speaks of.
     """
 

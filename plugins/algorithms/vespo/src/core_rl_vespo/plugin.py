@@ -1,1 +1,32 @@
-"""VESPO: a smooth weight of the sequence ratio."""
+"""Registers the loss and the algorithm `vespo`."""
+
+from __future__ import annotations
+
+from core_rl import Component, hookimpl
+
+
+@hookimpl
+def core_rl_algorithms() -> list[Component]:
+    return [
+        Component(
+            name="vespo",
+            target="core_rl_vespo.config:Vespo",
+            config="core_rl_vespo.config:Vespo",
+            summary="a smooth weight of the sequence ratio in place of the clip",
+            paper="2602.10693",
+        )
+    ]
+
+
+@hookimpl
+def core_rl_losses() -> list[Component]:
+    return [
+        Component(
+            name="vespo",
+            target="core_rl_vespo.vespo:Vespo",
+            config="core_rl_vespo.config:VespoConfig",
+            summary="policy gradient with a smooth weight of the sequence's ratio",
+            needs=frozenset({"rollout_logprobs"}),
+            paper="2602.10693",
+        )
+    ]
