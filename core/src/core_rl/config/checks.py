@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from core_rl.config import teacher
 from core_rl.config.algorithm import AlgorithmConfig
 from core_rl.config.run_file import RunFile
 from core_rl.config.tree import Origin
@@ -34,6 +35,7 @@ def _place(path: str, origins: Mapping[str, Origin]) -> str:
 
 def _core(run_file: RunFile) -> Iterator[tuple[str, str]]:
     yield from _model(run_file)
+    yield from teacher.problems(run_file)
     yield from _lengths("sampling", run_file.sampling, run_file.model.max_length)
     held_out = run_file.eval.sampling.over(run_file.sampling)
     if attrs.evolve(held_out, temperature=run_file.sampling.temperature) != run_file.sampling:
@@ -96,7 +98,7 @@ def _proximal(options: AlgorithmConfig) -> Iterable[tuple[str, str]]:
     early = options.proximal in ("reuse", "loglinear")
     if not early:
         return
-    parts = {"advantage": options.advantage, "resampler": options.resampler}
+    parts = {"loss": options.loss, "advantage": options.advantage, "resampler": options.resampler}
     parts |= {f"rejections[{index}]": one for index, one in enumerate(options.rejections)}
     for key, one in parts.items():
         if one is not None and one.component and "old_logprobs" in one.component.needs:

@@ -13,6 +13,7 @@ from core_rl.config.run_file import RunFile
 from core_rl.config.selection import Selection
 from core_rl.loops.engines import critic_engine, policy_engine, rollout_engine
 from core_rl.plugins.build import build
+from core_rl.plugins.selected import selected
 
 if TYPE_CHECKING:
     from core_rl.hf.tokenizer import Tokenizer
@@ -116,7 +117,7 @@ def proximal_mode(algorithm: AlgorithmConfig) -> str:
     """
     if algorithm.proximal != "auto":
         return algorithm.proximal
-    chosen = (algorithm.advantage, algorithm.resampler, *algorithm.rejections)
+    chosen = (algorithm.loss, algorithm.advantage, algorithm.resampler, *algorithm.rejections)
     needed_early = any("old_logprobs" in _needs(selection) for selection in chosen)
     in_reward = algorithm.kl.coef > 0 and algorithm.kl.place != "loss"
     beside = _asked(algorithm, "entropy") or (algorithm.critic is not None and algorithm.critic.shared)
@@ -212,10 +213,9 @@ def _asked(algorithm: AlgorithmConfig, capability: str) -> bool:
 
 
 def _needs(selection: Selection | None) -> frozenset[str]:
-    if selection is None:
-        return frozenset()
-    assert selection.component is not None
-    return selection.component.needs
+    """Of the component and of those within its options."""
+    components = (one.component for _, one in selected(selection))
+    return frozenset().union(*(component.needs for component in components if component is not None))
 
 
 def _built(selection: Selection | None) -> Any:

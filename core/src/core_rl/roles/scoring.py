@@ -29,7 +29,7 @@ class Loss(Protocol):
     prompt-mean its mean over sequences or groups comes out, with global denominators.
 
     Three attributes may be there. `before_step(batch)` gets the whole batch of an optimizer step, before it is split, and returns it
-    with what must be known of it as a whole. `unit`: "group" says that the sequences of one group must come in one micro-batch; without it a
+    with what must be known of it as a whole (a loss that reads `old_logprobs` there has them in `needs`). `unit`: "group" says that the sequences of one group must come in one micro-batch; without it a
     micro-batch may end between any two sequences. `mask(batch)` [N] bool: the tokens of `loss_mask` that an extra loss speaks of.
     """
 

@@ -13,7 +13,9 @@ class GmpoConfig:
     """The geometric mean of clipped token ratios. See `core_rl_gmpo.gmpo`."""
 
     clip_low: float = attrs.field(
-        default=0.4, validator=attrs.validators.ge(0.0), metadata={"help": "a log-ratio counts at least minus this, where A < 0"}
+        default=0.4,
+        validator=attrs.validators.ge(0.0),
+        metadata={"help": "a log-ratio counts at least minus this, where A < 0"},
     )
     clip_high: float = attrs.field(
         default=0.4, validator=attrs.validators.ge(0.0), metadata={"help": "a log-ratio counts at most this, where A > 0"}

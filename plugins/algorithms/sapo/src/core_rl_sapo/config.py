@@ -13,7 +13,9 @@ class SapoConfig:
     """A sigmoid gate on the ratio in place of the clip. See `core_rl_sapo.sapo`."""
 
     tau_positive: float = attrs.field(
-        default=1.0, validator=attrs.validators.gt(0.0), metadata={"help": "sharpness of the gate where the advantage is positive"}
+        default=1.0,
+        validator=attrs.validators.gt(0.0),
+        metadata={"help": "sharpness of the gate where the advantage is positive"},
     )
     tau_negative: float = attrs.field(
         default=1.05, validator=attrs.validators.gt(0.0), metadata={"help": "the same where it is not; larger cuts off sooner"}

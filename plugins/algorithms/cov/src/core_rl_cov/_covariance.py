@@ -1,0 +1,42 @@
+"""The covariance that drives entropy down (2505.22617, eq. 7), and how tokens are chosen by it.
+
+N tokens, M of them in the mask. Everything is a function of the whole batch of an optimizer step, before it is split.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from core_rl.numerics.whitening import masked_mean
+
+if TYPE_CHECKING:
+    from core_rl.data.batch import PackedBatch
+
+
+def covariance(batch: PackedBatch) -> torch.Tensor:
+    """[N] float64: (A_t - mean A)(log pi_old(t) - mean log pi_old); -inf outside the mask."""
+    mask = batch.loss_mask
+    advantages, logprobs = batch["advantages"].double(), batch["old_logprobs"].double()
+    product = (advantages - masked_mean(advantages, mask)) * (logprobs - masked_mean(logprobs, mask))
+    return product.where(mask, -torch.inf)
+
+
+def share_of(batch: PackedBatch, ratio: float) -> int:
+    """max(1, floor(ratio · M)); 0 for an empty mask."""
+    count = int(batch.loss_mask.sum())
+    return min(count, max(1, math.floor(ratio * count)))
+
+
+def drawn(batch: PackedBatch, candidates: torch.Tensor, count: int) -> torch.Tensor:
+    """[N] bool: `count` of the candidates, as if at random, and the same ones in every order of packing."""
+    key = (batch["old_logprobs"].double() * 12.9898 + batch["advantages"].double() * 78.233).sin() * 43758.5453
+    order = (key - key.floor()).where(candidates, torch.inf).argsort()[: min(count, int(candidates.sum()))]
+    return torch.zeros_like(candidates).index_fill(0, order, value=True)
+
+
+def largest(values: torch.Tensor, count: int) -> torch.Tensor:
+    """[N] bool: the `count` largest."""
+    return torch.zeros_like(values, dtype=torch.bool).index_fill(0, values.topk(count).indices, value=True)
