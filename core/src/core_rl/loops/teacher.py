@@ -1,41 +1,131 @@
-"""The teacher of a distillation: a frozen model that says how likely it finds what the student wrote."""
+"""The teacher of a distillation: a frozen model that says how likely it finds what the student wrote, or might have written.
+
+N tokens of a batch, K tokens in each token's place (`core_rl.config.teacher`).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
+import torch
 
+from core_rl.config.teacher import teacher_tokens
+from core_rl.errors import ModelError, RunError
+from core_rl.hf.load import load_config
+from core_rl.hf.tokenizer import load_tokenizer
 from core_rl.loops.engines import train_engine
 from core_rl.roles.train import TrainContext
 
 if TYPE_CHECKING:
     from core_rl.config.algorithm import AlgorithmConfig, TeacherConfig
     from core_rl.config.run_file import RunFile
+    from core_rl.config.teacher import TeacherTokens
     from core_rl.data.batch import PackedBatch
+    from core_rl.hf.spec import ModelSpec
     from core_rl.roles.parts import Launcher
     from core_rl.roles.train import TrainEngine
 
 
+class Scorer(Protocol):
+    """Whoever computes the teacher."""
+
+    def setup(self) -> None: ...
+
+    async def start(self) -> None: ...
+
+    async def score(self, batch: PackedBatch, *, top_k: int | None = None) -> dict[str, torch.Tensor]:
+        """As `TrainEngine.forward` with the output `logprobs`."""
+        ...
+
+    async def stop(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 @attrs.frozen(kw_only=True)
-class Teacher:
-    """`annotate` adds `teacher_logprobs` [N] of the sampled tokens."""
+class InTrainEngine:
+    """A frozen model in a train engine of its own."""
 
     engine: TrainEngine
 
     def setup(self) -> None:
         self.engine.setup()
 
-    async def annotate(self, batch: PackedBatch, student: TrainEngine) -> PackedBatch:
-        del student
-        return batch.with_tokens(teacher_logprobs=self.engine.forward(batch, ["logprobs"])["logprobs"])
+    async def start(self) -> None:
+        """`setup` has done it."""
+
+    async def score(self, batch: PackedBatch, *, top_k: int | None = None) -> dict[str, torch.Tensor]:
+        return self.engine.forward(batch, ["logprobs"], top_k=top_k)
+
+    async def stop(self) -> None:
+        """`close` does it."""
 
     def close(self) -> None:
         self.engine.close()
 
 
+@attrs.frozen(kw_only=True)
+class Teacher:
+    """`annotate` adds `teacher_logprobs` [N] of the sampled tokens; and, where a loss asks, `gather_ids` and `teacher_gathered` [N, K]."""
+
+    scorer: Scorer
+    tokens: TeacherTokens | None
+    vocabulary: int
+    """Ids that student and teacher both have: models of one family pad their tables differently."""
+
+    def setup(self) -> None:
+        self.scorer.setup()
+
+    async def start(self) -> None:
+        await self.scorer.start()
+
+    async def annotate(self, batch: PackedBatch, student: TrainEngine) -> PackedBatch:
+        tokens = self.tokens
+        if tokens is not None and tokens.top_k is not None and tokens.ids_from == "teacher":
+            found = await self.scorer.score(batch, top_k=tokens.top_k)
+            return batch.with_tokens(
+                teacher_logprobs=found["logprobs"],
+                gather_ids=self._checked(found["topk_ids"]),
+                teacher_gathered=found["topk_logprobs"],
+            )
+        if tokens is not None:
+            batch = batch.with_tokens(gather_ids=self._ids_for(batch, student, tokens))
+        found = await self.scorer.score(batch)
+        gathered = {} if tokens is None else {"teacher_gathered": found["gathered_logprobs"]}
+        return batch.with_tokens(teacher_logprobs=found["logprobs"], **gathered)
+
+    def _ids_for(self, batch: PackedBatch, student: TrainEngine, tokens: TeacherTokens) -> torch.Tensor:
+        if tokens.top_k is None:
+            return torch.arange(self.vocabulary).expand(batch.num_tokens, -1)
+        return self._checked(student.forward(batch, (), top_k=tokens.top_k)["topk_ids"])
+
+    def _checked(self, ids: torch.Tensor) -> torch.Tensor:
+        largest = int(ids.max()) if ids.numel() else 0
+        if largest >= self.vocabulary:
+            message = (
+                f"algorithm.teacher: one of the likeliest tokens is {largest}, and student and teacher share {self.vocabulary} ids: "
+                "take a smaller top_k"
+            )
+            raise RunError(message)
+        return ids
+
+    async def stop(self) -> None:
+        await self.scorer.stop()
+
+    def close(self) -> None:
+        self.scorer.close()
+
+
 def make_teacher(file: RunFile, algorithm: AlgorithmConfig, teacher: TeacherConfig, launcher: Launcher) -> Teacher:
-    del algorithm
+    """Raises `ModelError` for a teacher that speaks of other tokens than the policy; no model is loaded yet."""
+    vocabulary = shared_vocabulary(file.model, teacher.model)
+    tokens = teacher_tokens(algorithm)
+    if tokens is not None and tokens.top_k is not None and tokens.top_k > vocabulary:
+        message = (
+            f"algorithm.loss: it asks for {tokens}, and student and teacher share {vocabulary}: set top_k: null for all of them"
+        )
+        raise ModelError(message)
     context = TrainContext(
         model=teacher.model,
         seed=file.run.seed,
@@ -43,4 +133,20 @@ def make_teacher(file: RunFile, algorithm: AlgorithmConfig, teacher: TeacherConf
         temperature=file.sampling.temperature or 1.0,
         frozen=True,
     )
-    return Teacher(engine=train_engine(teacher.train_engine or file.train_engine, launcher, context))
+    engine = train_engine(teacher.train_engine or file.train_engine, launcher, context)
+    return Teacher(scorer=InTrainEngine(engine=engine), tokens=tokens, vocabulary=vocabulary)
+
+
+def shared_vocabulary(policy: ModelSpec, teacher: ModelSpec) -> int:
+    """Ids that both models have, once it is sure that they mean the same tokens."""
+    own, other = load_tokenizer(policy), load_tokenizer(teacher)
+    mine, theirs = dict(getattr(own, "get_vocab", dict)()), dict(getattr(other, "get_vocab", dict)())
+    wrong = next((token for token, index in mine.items() if theirs.get(token) != index), None)
+    if wrong is not None or len(own) > len(other):
+        where = (
+            "" if wrong is None else f": {wrong!r} is {mine[wrong]} for the policy and {theirs.get(wrong, 'no token')} there"
+        )
+        message = f"algorithm.teacher.model: its tokenizer is not the policy's{where}; take a teacher with the same tokens"
+        raise ModelError(message)
+    sizes = [int(load_config(spec).get_text_config().vocab_size) for spec in (policy, teacher)]
+    return min(sizes)
