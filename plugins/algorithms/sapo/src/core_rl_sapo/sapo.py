@@ -30,7 +30,7 @@ class Sapo:
 
     def __call__(self, logprobs: torch.Tensor, batch: PackedBatch) -> LossOutput:
         advantages = batch["advantages"]
-        tau = torch.where(advantages > 0, self.positive, self.negative).to(logprobs.dtype)
+        tau = torch.full_like(advantages, self.negative).masked_fill(advantages > 0, self.positive)
         gate = torch.sigmoid(tau * (ratios(logprobs, batch["old_logprobs"], batch) - 1))
         mask = batch.loss_mask
         strength = (4 * gate * (1 - gate)).detach().where(mask, 0.0)  # 1 at the old policy, 0 where the gate is shut

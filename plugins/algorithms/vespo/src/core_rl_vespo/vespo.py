@@ -38,9 +38,9 @@ class Vespo:
         options, advantages = self.options, batch["advantages"]
         behaviour = batch["rollout_logprobs" if options.behaviour == "rollout" else "old_logprobs"]
         log_weight = log_ratios(logprobs.detach(), behaviour, batch, "sequence").clamp(_LOWEST, _HIGHEST)
-        positive = advantages >= 0
-        k = torch.where(positive, options.k_positive, options.k_negative).to(logprobs.dtype)
-        decay = torch.where(positive, options.lambda_positive, options.lambda_negative).to(logprobs.dtype)
+        negative = advantages < 0
+        k = torch.full_like(advantages, options.k_positive).masked_fill(negative, options.k_negative)
+        decay = torch.full_like(advantages, options.lambda_positive).masked_fill(negative, options.lambda_negative)
         phi = (decay + k * log_weight - decay * log_weight.exp()).exp()
         values = -phi * advantages * logprobs
         return LossOutput(values=values, metrics=sums({"vespo/weight": phi, "vespo/log_ratio": log_weight}, batch.loss_mask))
