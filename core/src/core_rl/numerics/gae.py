@@ -24,9 +24,12 @@ def gae(
     mask: torch.Tensor,
     *,
     gamma: float = 1.0,
-    lam: float = 1.0,
+    lam: float | torch.Tensor = 1.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """[N], [N] -> advantages [N] and returns [N], without gradient; computed in float64, returned in the dtype of `values`."""
+    """[N], [N] -> advantages [N] and returns [N], without gradient; computed in float64, returned in the dtype of `values`.
+
+    `lam` may be one of each sequence [S].
+    """
     steps = mask.nonzero().squeeze(-1)
     counts = segment_count(mask, cu_seqlens)
     bounds = torch.cat([counts.new_zeros(1), counts.cumsum(0)])

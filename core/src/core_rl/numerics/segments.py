@@ -70,18 +70,22 @@ def prefix_sum(values: torch.Tensor, cu_seqlens: torch.Tensor, mask: torch.Tenso
 
 
 def discounted_suffix_sum(
-    values: torch.Tensor, cu_seqlens: torch.Tensor, discount: float = 1.0, mask: torch.Tensor | None = None
+    values: torch.Tensor, cu_seqlens: torch.Tensor, discount: float | torch.Tensor = 1.0, mask: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """[N] -> [N]: y_t = sum_{j >= t} discount^(j - t) m_j x_j inside t's own segment.
+    """[N] -> [N]: y_t = sum_{j >= t} discount^(j - t) m_j x_j inside t's own segment; `discount` may be one of each segment [S].
 
     By doubling: after pass k, y_t holds the first 2^k terms, since y_t^(k+1) = y_t^(k) + discount^(2^k) · y_{t+2^k}^(k).
     """
     after = broadcast(cu_seqlens[1:].long(), cu_seqlens, values.numel()) - torch.arange(values.numel(), device=values.device)
     result = _masked(values, mask, 0.0)
-    step, longest, factor = 1, _longest(cu_seqlens), discount
-    while step < longest and factor != 0.0:
+    step, longest = 1, _longest(cu_seqlens)
+    factor = discount
+    if isinstance(discount, torch.Tensor):
+        factor = broadcast(discount, cu_seqlens, values.numel()).to(values.dtype)
+    while step < longest and (isinstance(factor, torch.Tensor) or factor != 0.0):
         reached = torch.where(after[:-step] > step, result[step:], 0.0)
-        result = torch.cat([result[:-step] + factor * reached, result[-step:]])
+        scale = factor[:-step] if isinstance(factor, torch.Tensor) else factor
+        result = torch.cat([result[:-step] + scale * reached, result[-step:]])
         step, factor = step * 2, factor * factor
     return result
 
