@@ -64,6 +64,9 @@ CAPABILITIES: dict[str, Capability] = {
 }
 """Every capability name of the core."""
 
+LATE = frozenset({"old_logprobs", "ref_logprobs", "teacher_logprobs", "entropy", "values", "advantages"})
+"""A rejection that needs one of these runs after the forward passes; `advantages` is there for every algorithm by then."""
+
 
 @attrs.frozen
 class _Need:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from core_rl.capabilities import LATE
 from core_rl.config import teacher
 from core_rl.config.algorithm import AlgorithmConfig
 from core_rl.config.run_file import RunFile
@@ -76,8 +77,19 @@ def _algorithm(options: AlgorithmConfig, prompts_per_step: int) -> Iterable[tupl
         yield "algorithm.kl.target", "0 stays 0 however it is steered: give kl.coef a start above 0, or leave target out"
     if kl.unbiased and kl.place != "loss":
         yield "algorithm.kl.unbiased", f"the ratio has no gradient in the {kl.place}: only place loss reads this, leave it out"
+    yield from _refill(options)
     yield from _critic(options)
     yield from _proximal(options)
+
+
+def _refill(options: AlgorithmConfig) -> Iterable[tuple[str, str]]:
+    early = [one for one in options.rejections if one.component is None or not one.component.needs & LATE]
+    if options.refill is not None and not early:
+        message = (
+            "nothing empties a group before the forward passes, so that nothing is ever sampled again: name a rejection such as "
+            "zero_variance in algorithm.rejections, or set refill: null"
+        )
+        yield "algorithm.refill", message
 
 
 def _critic(options: AlgorithmConfig) -> Iterable[tuple[str, str]]:

@@ -56,11 +56,11 @@ async def collect(
             prompt,
             engine=parts.rollout,
             tokenizer=parts.tokenizer,
-            seed=derive(parts.file.run.seed, "rollout", *place, index),
         )
-        runs = [run(n=n, params=params)]
-        if greedy:
-            runs.append(run(n=1, params=attrs.evolve(params, temperature=0.0)))
+        seed = parts.file.run.seed
+        runs = [run(n=n, params=params, seed=derive(seed, "rollout", *place, index))]
+        if greedy:  # a seed of its own, since engines know a request by it
+            runs.append(run(n=1, params=attrs.evolve(params, temperature=0.0), seed=derive(seed, "greedy", *place, index)))
         try:
             samples, *baselines = await asyncio.gather(*runs)
         except PromptTooLongError:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from core_rl.capabilities import LATE
 from core_rl.config.algorithm import AlgorithmConfig
 from core_rl.config.run_file import RunFile
 from core_rl.config.selection import Selection
@@ -134,7 +135,7 @@ def assemble(file: RunFile) -> Parts:
     algorithm = algorithm_of(file)
     launcher: Launcher = build(file.launcher)
     train = policy_engine(file, algorithm, launcher, reference=needs_reference(algorithm))
-    late = [selection for selection in algorithm.rejections if _needs(selection) & _LATE]
+    late = [selection for selection in algorithm.rejections if _needs(selection) & LATE]
     early = [selection for selection in algorithm.rejections if selection not in late]
     critic = algorithm.critic
     return Parts(
@@ -164,10 +165,6 @@ def assemble(file: RunFile) -> Parts:
         aggregation=build(algorithm.aggregation, file.sampling.max_new_tokens),
         value_aggregation=Aggregator("token-mean"),
     )
-
-
-_LATE = frozenset({"old_logprobs", "ref_logprobs", "teacher_logprobs", "entropy", "values", "advantages"})
-"""A rejection that needs one of these runs after the forward passes; `advantages` is there for every algorithm by then."""
 
 
 def _objective(algorithm: AlgorithmConfig) -> PolicyObjective:

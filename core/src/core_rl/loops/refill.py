@@ -64,13 +64,14 @@ async def collect_step(
 
 
 def worth_training(parts: Parts, groups: Sequence[Group]) -> list[Group]:
-    """The groups of which the rejections that look at rewards and text leave anything."""
+    """The groups of which the rejections that look at rewards and text leave anything. They see one group at a time."""
     kept = []
     for group in groups:
         scored = [sample for sample in group.samples if sample.reward is not None]
         if not scored:
             continue
         batch = pack([attrs.evolve(group, samples=scored)])
+        batch = batch.with_sequences(raw_rewards=batch["rewards"])
         mask = batch.loss_mask
         for rejection in parts.early_rejections:
             mask = mask & rejection(batch.with_loss_mask(mask)).keep
