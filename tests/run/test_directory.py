@@ -125,6 +125,8 @@ def test_the_manifest_says_what_the_run_was_made_of(begun):
     }
     assert "over groups of 4" in started["algorithm"]
     assert "0.1 · KL k3 in the loss" in started["algorithm"]
+    assert [part["place"] for part in started["formulas"]][:2] == ["algorithm", "rewards"]
+    assert any("l_t <- l_t + 0.1 KL_t" in part.get("formula", "") for part in started["formulas"])
     assert started["machine"]["cores"] >= 1
     assert started["machine"]["memory_gb"] > 0
     assert ended["ended"]

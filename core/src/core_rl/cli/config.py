@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         command.add_argument("file", type=Path, help="the run file (YAML)")
         command.add_argument("overrides", nargs="*", metavar="key=value", help="changes, such as train_engine.lr=1e-5")
     show.add_argument("--origin", action="store_true", help="tell of every line where its value comes from")
+    show.add_argument("--explain", action="store_true", help="the algorithm instead, part by part, in words and formulas")
     show.add_argument("--json", action="store_true", help="as JSON")
     schema = commands.add_parser("schema", help="list the keys of a run file with their types, defaults and help")
     schema.add_argument("--json", action="store_true", help="as JSON Schema with every component's options, for editors")
@@ -60,10 +61,24 @@ def _show(args: argparse.Namespace) -> int:
     from core_rl.config.show import to_dict, to_yaml
 
     loaded = load(args.file, args.overrides)
+    if args.explain:
+        return _explain(loaded.run_file, as_json=args.json)
     if args.json:
         print(json.dumps(to_dict(loaded.run_file), indent=2, ensure_ascii=False))
     else:
         print(to_yaml(loaded.run_file, origins=loaded.origins if args.origin else None), end="")
+    return 0
+
+
+def _explain(run_file: RunFile, *, as_json: bool) -> int:
+    from core_rl.cli.explain import print_parts
+    from core_rl.config.explain import as_records, explain
+
+    parts = explain(run_file)
+    if as_json:
+        print(json.dumps(as_records(parts), indent=2, ensure_ascii=False))
+    else:
+        print_parts(parts)
     return 0
 
 

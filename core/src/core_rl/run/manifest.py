@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from core_rl.config.algorithm import AlgorithmConfig
+from core_rl.config.explain import as_records, explain
+from core_rl.config.offline import OfflineConfig
 from core_rl.config.show import MASK
 from core_rl.plugins.manifest import plugins_used
 from core_rl.run.files import write_atomically
 from core_rl.run.machine import git, machine, packages
 
 if TYPE_CHECKING:
+    from core_rl.config.algorithm import AlgorithmConfig
     from core_rl.config.run_file import RunFile
     from core_rl.plugins.catalogue import Catalogue
     from core_rl.run.directory import RunDirectory
@@ -45,6 +47,7 @@ class Manifest:
                 "resumed_from": resumed_from,
                 "seed": file.run.seed,
                 "algorithm": algorithm_line(file.algorithm.options),
+                "formulas": as_records(explain(file)),
                 "command": _command(sys.argv),
                 "git": git(Path.cwd()),
                 "machine": machine(),
@@ -65,13 +68,16 @@ class Manifest:
         write_atomically(self._path, json.dumps(self._facts, indent=1, ensure_ascii=False, default=str) + "\n")
 
 
-def algorithm_line(algorithm: AlgorithmConfig) -> str:
-    """The algorithm that was resolved, as one line."""
+def algorithm_line(algorithm: AlgorithmConfig | OfflineConfig) -> str:
+    """The algorithm that was resolved, as one line; `formulas` of the manifest says it in full."""
+    if isinstance(algorithm, OfflineConfig):
+        return "; ".join([f"loss {algorithm.loss.name}", *_extra(algorithm), algorithm.aggregation.name])
     kl = algorithm.kl
     ratio = "ratio · " if kl.unbiased else ""
     parts = [
         f"advantage {algorithm.advantage.name} over groups of {algorithm.group_size}",
         f"loss {algorithm.loss.name}",
+        *_extra(algorithm),
         f"{algorithm.aggregation.name}",
         *([f"{kl.coef:g} · {ratio}KL {kl.estimator.name} in the {kl.place}"] if kl.coef else []),
         *([f"{algorithm.entropy_coef:g} · entropy"] if algorithm.entropy_coef else []),
@@ -80,6 +86,10 @@ def algorithm_line(algorithm: AlgorithmConfig) -> str:
         f"proximal {algorithm.proximal}",
     ]
     return "; ".join(parts)
+
+
+def _extra(algorithm: AlgorithmConfig | OfflineConfig) -> list[str]:
+    return [f"{one.weight:g} · loss {one.name}" for one in algorithm.extra_losses]
 
 
 def _described(catalogue: Catalogue) -> dict[str, Any]:
