@@ -40,8 +40,9 @@ class PolicyObjective:
     pass, without gradient. `loglinear` (A-3PO, 2512.06547): log mu + alpha_t (sg log pi - log mu), with the batch's `proximal_alpha` [N].
     `old_is_rollout`: the batch's old log-probabilities are the rollout engine's own, so that the trainer's stand for it in `mismatch/…`.
 
-    `kl_coef` and `entropy_coef` may be changed between steps. A log-probability in the mask that is not finite makes the loss and its
-    gradient NaN, whatever the loss does with it: the engine then refuses the step. The metric `nan_tokens` is the share of such tokens.
+    `kl_coef`, `entropy_coef` and `entropy_acts` (false: no bonus in this step) may be changed between steps (`core_rl.loops.steering`).
+    A log-probability in the mask that is not finite makes the loss and its gradient NaN, whatever the loss does with it: the engine
+    then refuses the step. The metric `nan_tokens` is the share of such tokens.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class PolicyObjective:
         self.kl_coef = kl.coef
         self.kl_estimator = estimator_of(kl)
         self.entropy_coef = entropy_coef
-        self.entropy_target = entropy_target
+        self.entropy_acts = True
         self.entropy_grad = entropy_coef != 0 or entropy_target is not None
         self.proximal = proximal
         self.old_is_rollout = old_is_rollout
@@ -82,8 +83,8 @@ class PolicyObjective:
         if self.kl_coef > 0 and self.kl.place == "loss":
             terms["kl/loss"] = self.kl_coef * self._kl(logprobs, batch)
             values = values + terms["kl/loss"]
-        if self.entropy_grad:
-            values = values - self._entropy_bonus(outputs.entropy)
+        if self.entropy_grad and self.entropy_acts:
+            values = values - self.entropy_coef * outputs.entropy
         terms |= _policy_terms(logprobs.detach(), batch)
         metrics, maxima = self._mismatch(logprobs.detach(), batch)
         extra = self.extras(logprobs, batch)
@@ -106,10 +107,6 @@ class PolicyObjective:
     def _kl(self, logprobs: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
         estimate = self.kl_estimator(logprobs, batch["ref_logprobs"])
         return estimate * bounded_exp(logprobs - batch["old_logprobs"]) if self.kl.unbiased else estimate
-
-    def _entropy_bonus(self, entropy: torch.Tensor) -> torch.Tensor:
-        bonus = self.entropy_coef * entropy
-        return bonus if self.entropy_target is None else bonus.where(entropy <= self.entropy_target, 0.0)
 
     def _mismatch(self, logprobs: torch.Tensor, batch: PackedBatch) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """Trainer against rollout engine; the whole set is `core_rl.numerics.mismatch`."""

@@ -148,7 +148,7 @@ class AlgorithmConfig:
         validator=_optional(_above(0.0)),
         metadata={
             "help": "steer entropy_coef: up by entropy_step after a step whose mean entropy was below this, else down, not under 0; "
-            "the bonus acts only while the entropy is below; null: entropy_coef stays"
+            "the bonus acts only while that mean is not above it; null: entropy_coef stays"
         },
     )
     entropy_step: float = attrs.field(

@@ -142,4 +142,13 @@ def _advantage_metrics(batch: PackedBatch) -> dict[str, float]:
     if advantages.numel() == 0:
         return {}
     low, high = torch.aminmax(advantages)
-    return {"advantage/mean": float(advantages.mean()), "advantage/min": float(low), "advantage/max": float(high)}
+    metrics = {"advantage/mean": float(advantages.mean()), "advantage/min": float(low), "advantage/max": float(high)}
+    if "returns" in batch and "values" in batch:
+        metrics["critic/explained_var"] = _explained(batch["values"][batch.loss_mask], batch["returns"][batch.loss_mask])
+    return metrics
+
+
+def _explained(values: torch.Tensor, returns: torch.Tensor) -> float:
+    """1 - Var(R - V) / Var(R): 1 for a critic that knows, 0 for one that says the same everywhere; 0 where returns do not vary."""
+    spread = returns.double().var(correction=0)
+    return float(1 - (returns.double() - values.double()).var(correction=0) / spread) if spread > 0 else 0.0

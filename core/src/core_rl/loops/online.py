@@ -42,6 +42,7 @@ class Position:
     prompts_used: int = 0
     kl_coef: float | None = None
     entropy_coef: float | None = None
+    entropy_acts: bool = True
 
 
 async def train_online(
@@ -145,10 +146,17 @@ def _restore(objective: PolicyObjective, start: Position) -> None:
         objective.kl_coef = start.kl_coef
     if start.entropy_coef is not None:
         objective.entropy_coef = start.entropy_coef
+    objective.entropy_acts = start.entropy_acts
 
 
 def _position(objective: PolicyObjective, feed: PromptFeed, step: int) -> Position:
-    return Position(step=step, prompts_used=feed.position, kl_coef=objective.kl_coef, entropy_coef=objective.entropy_coef)
+    return Position(
+        step=step,
+        prompts_used=feed.position,
+        kl_coef=objective.kl_coef,
+        entropy_coef=objective.entropy_coef,
+        entropy_acts=objective.entropy_acts,
+    )
 
 
 def _due(step: int, every: int, *, last: int | None = None) -> bool:

@@ -19,7 +19,11 @@ def adapted_kl_coef(coef: float, kl: float, *, target: float, sequences: int, ho
 
 
 def adapted_entropy_coef(coef: float, entropy: float, *, target: float, step: float) -> float:
-    """coef + step below the target, else coef - step, never under 0 (Skywork-OR1, 2505.22312, §4)."""
+    """coef + step below the target, else coef - step, never under 0 (Skywork-OR1, 2505.22312; TRL has a ceiling of 1 as well).
+
+    The bonus acts while the mean entropy of the batch is at most the target. Where this differs from the paper: a step goes by the mean
+    of the step before it, since its own is known only when its forward pass is over.
+    """
     return max(0.0, coef + (step if entropy < target else -step))
 
 
@@ -34,3 +38,4 @@ def steer(objective: PolicyObjective, algorithm: AlgorithmConfig, metrics: Mappi
         objective.entropy_coef = adapted_entropy_coef(
             objective.entropy_coef, measured, target=algorithm.entropy_target, step=algorithm.entropy_step
         )
+        objective.entropy_acts = measured <= algorithm.entropy_target
