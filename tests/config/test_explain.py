@@ -86,7 +86,7 @@ def test_a_plain_algorithm(explained):
         (("algorithm.kl.unbiased=true",), "kl", "l_t <- l_t + 0.04 pi/pi_old · KL_t"),
         (("algorithm.kl.target=6",), "kl", "coef <- coef (1 + clip(KL / 6 - 1, -0.2, 0.2) n / 10000)"),
         (("algorithm.entropy_coef=0.01",), "entropy", "l_t <- l_t - 0.01 H_t"),
-        (("algorithm.entropy_target=0.2",), "entropy", "where H_t <= 0.2; coef <- max(0, coef +- 0.005), from 0"),
+        (("algorithm.entropy_target=0.2",), "entropy", "coef <- max(0, coef +- 0.005), from 0"),
         (("algorithm.proximal=loglinear",), "proximal", "log mu + alpha (sg(log pi) - log mu)"),
         (("algorithm.advantage_norm=whiten",), "advantage_norm", "x <- (x - mean) / sqrt(var + 1e-08)"),
         (("algorithm.aggregation=seq-mean-token-sum-norm",), "aggregation", "S = 7"),

@@ -11,7 +11,7 @@ and denominators (`core_rl.objective_extras`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -158,7 +158,9 @@ def apply_kl_to_advantages(batch: PackedBatch, kl: KlConfig, coef: float | None 
 def _policy_terms(logprobs: torch.Tensor, batch: PackedBatch) -> dict[str, torch.Tensor]:
     """How far the policy has moved from the old one, and stands from the reference."""
     old = batch["old_logprobs"]
-    terms: Mapping[str, torch.Tensor] = {"ratio/mean": bounded_exp(logprobs - old), "kl/old": kl_estimate(old, logprobs, "k3")}
+    terms = {"ratio/mean": bounded_exp(logprobs - old), "kl/old": kl_estimate(old, logprobs, "k3")}
     if "ref_logprobs" in batch:
-        return {**terms, "kl/ref": kl_estimate(logprobs, batch["ref_logprobs"], "k3")}
-    return dict(terms)
+        terms["kl/ref"] = kl_estimate(logprobs, batch["ref_logprobs"], "k3")
+    if "teacher_logprobs" in batch:  # far apart as they may be, k3 would be its largest exponential
+        terms["kl/teacher"] = logprobs - batch["teacher_logprobs"]
+    return terms

@@ -141,11 +141,9 @@ def shared_vocabulary(policy: ModelSpec, teacher: ModelSpec) -> int:
     """Ids that both models have, once it is sure that they mean the same tokens."""
     own, other = load_tokenizer(policy), load_tokenizer(teacher)
     mine, theirs = dict(getattr(own, "get_vocab", dict)()), dict(getattr(other, "get_vocab", dict)())
-    wrong = next((token for token, index in mine.items() if theirs.get(token) != index), None)
+    wrong = min(((index, token) for token, index in mine.items() if theirs.get(token) != index), default=None)
     if wrong is not None or len(own) > len(other):
-        where = (
-            "" if wrong is None else f": {wrong!r} is {mine[wrong]} for the policy and {theirs.get(wrong, 'no token')} there"
-        )
+        where = f": {wrong[1]!r} is {wrong[0]} for the policy and {theirs.get(wrong[1], 'no token')} there" if wrong else ""
         message = f"algorithm.teacher.model: its tokenizer is not the policy's{where}; take a teacher with the same tokens"
         raise ModelError(message)
     sizes = [int(load_config(spec).get_text_config().vocab_size) for spec in (policy, teacher)]
