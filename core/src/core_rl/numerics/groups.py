@@ -39,7 +39,10 @@ class Groups:
 
     @classmethod
     def of(cls, group: torch.Tensor) -> Self:
-        """From any integer names [S]."""
+        """From any integer names [S]. Names in order, as a batch has them, need no sorting."""
+        if group.numel() < 2 or bool((group[1:] >= group[:-1]).all()):
+            _, index, sizes = torch.unique_consecutive(group, return_inverse=True, return_counts=True)
+            return cls(index, torch.arange(group.numel(), device=group.device), sizes)
         _, index, sizes = torch.unique(group, return_inverse=True, return_counts=True)
         return cls(index, index.argsort(stable=True), sizes)
 
@@ -53,12 +56,12 @@ class Groups:
         return per_group[self.index]
 
 
-def group_mean(rewards: torch.Tensor, group: torch.Tensor, *, leave_one_out: bool = False) -> torch.Tensor:
+def group_mean(rewards: torch.Tensor, group: torch.Tensor | Groups, *, leave_one_out: bool = False) -> torch.Tensor:
     """[S] float64: the mean over each sequence's group; over the others in it with `leave_one_out` (RLOO, 2402.14740).
 
     NaN where there is nothing to take the mean of.
     """
-    groups, known = Groups.of(group), rewards.isfinite()
+    groups, known = group if isinstance(group, Groups) else Groups.of(group), rewards.isfinite()
     values = rewards.double().where(known, 0.0)
     total, count = groups.spread(groups.sum(values)), groups.spread(groups.sum(known.double()))
     if leave_one_out:
@@ -66,15 +69,17 @@ def group_mean(rewards: torch.Tensor, group: torch.Tensor, *, leave_one_out: boo
     return (total / count).where(count > 0, torch.nan)
 
 
-def group_std(rewards: torch.Tensor, group: torch.Tensor, *, std: Std = "sample", leave_one_out: bool = False) -> torch.Tensor:
+def group_std(
+    rewards: torch.Tensor, group: torch.Tensor | Groups, *, std: Std = "sample", leave_one_out: bool = False
+) -> torch.Tensor:
     """[S] float64: sqrt(sum_j (r_j - mean)^2 / (n - ddof)) over each sequence's group, ddof 1 for `sample`, 0 for `population`.
 
     With `leave_one_out` over the others: their sum of squares is Q - n/(n-1) (r_i - mean)^2, Q that of all. 1 for fewer than two.
     0 exactly when there is no spread.
     """
-    groups, known = Groups.of(group), rewards.isfinite()
+    groups, known = group if isinstance(group, Groups) else Groups.of(group), rewards.isfinite()
     count = groups.spread(groups.sum(known.double()))
-    centred = (rewards.double() - group_mean(rewards, group)).where(known, 0.0)
+    centred = (rewards.double() - group_mean(rewards, groups)).where(known, 0.0)
     squares = groups.spread(groups.sum(centred.square()))
     scale = groups.spread(groups.sum(rewards.double().where(known, 0.0).square()))
     squares = squares.where(squares > _NO_SPREAD * scale, 0.0)
@@ -98,14 +103,17 @@ def normalise(
     eps: float = 1e-6,
 ) -> torch.Tensor:
     """[S] float32: (r_i - mean) / (std + eps), each statistic over the group, the batch, or left out."""
-    whole = torch.zeros_like(group)
+    whole = Groups.of(torch.zeros_like(group)) if "batch" in (mean_level, std_level) else None
+    own = Groups.of(group) if "group" in (mean_level, std_level) else None
     result = rewards.double()
     if mean_level != "none":
-        members = group if mean_level == "group" else whole
+        members = own if mean_level == "group" else whole
+        assert members is not None
         mean = group_mean(rewards, members, leave_one_out=leave_one_out in ("mean", "both"))
         result = result - mean
     if std_level != "none":
-        members = group if std_level == "group" else whole
+        members = own if std_level == "group" else whole
+        assert members is not None
         deviation = group_std(rewards, members, std=std, leave_one_out=leave_one_out in ("std", "both"))
         result = result / torch.where(deviation > 0, deviation + eps, 1.0)
     return result.where(result.isfinite(), 0.0).float()

@@ -28,12 +28,16 @@ LOG_RATIO_BOUND = 20.0
 
 def log_ratios(log_p: torch.Tensor, log_q: torch.Tensor, batch: PackedBatch, level: RatioLevel = "token") -> torch.Tensor:
     """[N]: the logarithm of the ratio p/q at this level, not clamped; 0 outside the loss mask."""
-    difference = (log_p - log_q).where(batch.loss_mask, 0.0)
     if level == "token":
-        return difference
-    reduce = segment_sum if level == "sequence" else segment_mean
-    per_sequence = reduce(difference, batch.cu_seqlens, batch.loss_mask)
+        return (log_p - log_q).where(batch.loss_mask, 0.0)
+    per_sequence = _of_sequences(log_p, log_q, batch, level)
     return broadcast(per_sequence, batch.cu_seqlens, batch.num_tokens).where(batch.loss_mask, 0.0)
+
+
+def _of_sequences(log_p: torch.Tensor, log_q: torch.Tensor, batch: PackedBatch, level: RatioLevel) -> torch.Tensor:
+    """[S]"""
+    reduce = segment_sum if level == "sequence" else segment_mean
+    return reduce(log_p - log_q, batch.cu_seqlens, batch.loss_mask)
 
 
 def bounded_exp(log_ratio: torch.Tensor, bound: float = LOG_RATIO_BOUND) -> torch.Tensor:
@@ -50,4 +54,7 @@ def ratios(
     bound: float = LOG_RATIO_BOUND,
 ) -> torch.Tensor:
     """[N]: p/q at this level; 1 outside the loss mask."""
-    return bounded_exp(log_ratios(log_p, log_q, batch, level), bound)
+    if level == "token":
+        return bounded_exp(log_ratios(log_p, log_q, batch), bound)
+    per_sequence = bounded_exp(_of_sequences(log_p, log_q, batch, level), bound)  # S exponentials, not N
+    return broadcast(per_sequence, batch.cu_seqlens, batch.num_tokens).where(batch.loss_mask, 1.0)

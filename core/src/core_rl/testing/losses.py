@@ -48,14 +48,12 @@ def reference_value_and_gradient(reference: Reference, batch: PackedBatch) -> tu
         row |= {name: float(field[index]) for name, field in batch.sequence_fields.items()}
         leaves = [value.clone().requires_grad_() for value in row["logprobs"]]
         row["logprobs"] = leaves
-        losses = list(reference(row)) if where else []
-        total = sum(losses, start=torch.zeros(()).double())
-        if total.requires_grad:
-            found = torch.autograd.grad(total, leaves, allow_unused=True)
-            for t, slope in zip(where, found, strict=True):
-                grads[t] = 0.0 if slope is None else slope
-        for t, value in zip(where, losses, strict=True):
-            values[t] = value.detach()
+        if not where:
+            continue
+        losses = torch.stack([loss + 0 * leaf for loss, leaf in zip(reference(row), leaves, strict=True)])
+        found = torch.autograd.grad(losses.sum(), leaves)
+        for t, value, slope in zip(where, losses, found, strict=True):
+            values[t], grads[t] = value.detach(), slope
     return values, grads
 
 

@@ -32,9 +32,11 @@ def share_of(batch: PackedBatch, ratio: float) -> int:
 
 def drawn(batch: PackedBatch, candidates: torch.Tensor, count: int) -> torch.Tensor:
     """[N] bool: `count` of the candidates, as if at random, and the same ones in every order of packing."""
-    key = (batch["old_logprobs"].double() * 12.9898 + batch["advantages"].double() * 78.233).sin() * 43758.5453
-    order = (key - key.floor()).where(candidates, torch.inf).argsort()[: min(count, int(candidates.sum()))]
-    return torch.zeros_like(candidates).index_fill(0, order, value=True)
+    where = candidates.nonzero()[:, 0]
+    logprobs, advantages = (batch[name][where].double() for name in ("old_logprobs", "advantages"))
+    key = (logprobs * 12.9898 + advantages * 78.233).sin().mul_(43758.5453).frac_()
+    chosen = where[key.topk(min(count, where.numel())).indices]
+    return torch.zeros_like(candidates).index_fill(0, chosen, value=True)
 
 
 def largest(values: torch.Tensor, count: int) -> torch.Tensor:

@@ -70,8 +70,8 @@ class DppoKl(_Dppo):
 
 
 def binary_kl(log_q: torch.Tensor, log_p: torch.Tensor) -> torch.Tensor:
-    """[N] float64: KL(Bernoulli(q) || Bernoulli(p)); 0 for equal ones, finite or +inf, never NaN, also for probability 1."""
-    log_q, log_p = log_q.double().clamp(max=0.0), log_p.double().clamp(max=0.0)
+    """[N]: KL(Bernoulli(q) || Bernoulli(p)); 0 for equal ones, finite or +inf, never NaN, also for probability 1."""
+    log_q, log_p = log_q.clamp(max=0.0), log_p.clamp(max=0.0)
     rest_q, rest_p = -torch.expm1(log_q), -torch.expm1(log_p)  # 1 - q, 1 - p
     other = torch.where(rest_q > 0, rest_q * (rest_q.log() - rest_p.log()), 0.0)
     return (log_q.exp() * (log_q - log_p) + other).masked_fill(log_q == log_p, 0.0)

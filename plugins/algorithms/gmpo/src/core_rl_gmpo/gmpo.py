@@ -38,8 +38,8 @@ class Gmpo:
     def __call__(self, logprobs: torch.Tensor, batch: PackedBatch) -> LossOutput:
         advantages, mask = batch["advantages"], batch.loss_mask
         x = (logprobs - batch["old_logprobs"]).where(mask, 0.0)
-        bounded = torch.where(advantages > 0, x.clamp(max=self.high), torch.where(advantages < 0, x.clamp(min=self.low), x))
-        mean = broadcast(segment_mean(bounded, batch.cu_seqlens, mask), batch.cu_seqlens, batch.num_tokens)
-        values = -advantages * bounded_exp(mean)
-        clipped = (bounded != x).float()
-        return LossOutput(values=values, metrics=sums({"ratio/clip_frac": clipped}, mask))
+        clipped = ((advantages > 0) & (x > self.high)) | ((advantages < 0) & (x < self.low))
+        bound = torch.full_like(x, self.low).masked_fill(advantages > 0, self.high)
+        mean = segment_mean(torch.where(clipped, bound, x), batch.cu_seqlens, mask)
+        values = -advantages * broadcast(bounded_exp(mean), batch.cu_seqlens, batch.num_tokens)
+        return LossOutput(values=values, metrics=sums({"ratio/clip_frac": clipped.float()}, mask))
