@@ -31,7 +31,7 @@ def token_rewards(batch: PackedBatch) -> torch.Tensor:
         per_token = per_token + _paid_in_mask(batch["turn_rewards"], batch)
     last = last_tokens(batch)
     known = last >= 0
-    return per_token.index_add(0, last[known], rewards[known].nan_to_num(0.0).float())
+    return per_token.index_add(0, last[known], rewards[known].nan_to_num(0.0).to(per_token.dtype))
 
 
 def _paid_in_mask(rewards: torch.Tensor, batch: PackedBatch) -> torch.Tensor:

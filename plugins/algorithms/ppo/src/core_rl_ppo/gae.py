@@ -73,9 +73,9 @@ class Gae:
         lam: float | torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         gamma, lam_value = self.options.gamma, self.options.lam_value
-        advantages, returns = gae(rewards, values, cu_seqlens, mask, gamma=gamma, lam=lam)
         critic_lam = self.options.lam if lam_value is None else lam_value
-        if critic_lam is not lam:
+        advantages, returns = gae(rewards, values, cu_seqlens, mask, gamma=gamma, lam=lam)
+        if isinstance(lam, torch.Tensor) or critic_lam != lam:
             returns = gae(rewards, values, cu_seqlens, mask, gamma=gamma, lam=critic_lam)[1]
         return advantages, returns
 
