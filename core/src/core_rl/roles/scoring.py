@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from core_rl.data.batch import PackedBatch
     from core_rl.data.sample import Sample
-    from core_rl.roles.train import LossOutput
+    from core_rl.roles.train import LossOutput, Weights
 
 
 class Loss(Protocol):
@@ -28,12 +28,20 @@ class Loss(Protocol):
     A loss of a whole sequence or of a pair stands at every token of it, in the mask: with the aggregation seq-mean-token-mean or
     prompt-mean its mean over sequences or groups comes out, with global denominators.
 
-    Three attributes may be there. `before_step(batch)` gets the whole batch of an optimizer step, before it is split, and returns it
-    with what must be known of it as a whole (a loss that reads `old_logprobs` there has them in `needs`). `unit`: "group" says that the sequences of one group must come in one micro-batch; without it a
-    micro-batch may end between any two sequences. `mask(batch)` [N] bool: the tokens of `loss_mask` that an extra loss speaks of.
+    Four attributes may be there. `before_step(batch)` gets the whole batch of an optimizer step, before it is split, and returns it
+    with what must be known of it as a whole (a loss that reads `old_logprobs` there has them in `needs`); offline, `prepare(batch, forward)`
+    does the same and may ask `forward` (see `Forward`). `unit`: "group" says that the sequences of one group must come in one micro-batch;
+    without it a micro-batch may end between any two sequences. `mask(batch)` [N] bool: the tokens of `loss_mask` that an extra loss,
+    or offline any loss, speaks of.
     """
 
     def __call__(self, logprobs: torch.Tensor, batch: PackedBatch) -> LossOutput: ...
+
+
+class Forward(Protocol):
+    """What the `prepare` of an offline loss may ask of the model: log-probabilities [N] float32, without gradient, 0 outside the mask."""
+
+    def __call__(self, batch: PackedBatch, weights: Weights = "current") -> torch.Tensor: ...
 
 
 class Advantage(Protocol):
