@@ -6,6 +6,7 @@ from typing import Literal
 
 import attrs
 
+from core_rl.config.encoding import EncodingConfig
 from core_rl.config.selection import Selection, component, components
 
 
@@ -20,6 +21,7 @@ class OfflineConfig:
     aggregation: Selection = component(
         "aggregation", "token-mean", help="how per-token losses become one number, with global denominators"
     )
+    encoding: EncodingConfig = attrs.field(factory=EncodingConfig, metadata={"help": "from text and messages to tokens"})
     reference: Literal["frozen", "precomputed"] = attrs.field(
         default="frozen",
         metadata={
