@@ -12,7 +12,7 @@ from core_rl.config.run_file import RunFile
 from core_rl.config.selection import select
 from core_rl.hf.spec import ModelSpec
 from core_rl.plugins.references import load_reference
-from core_rl_grpo.config import DrGrpo, GroupNormConfig, Grpo, PpoClipConfig
+from core_rl_grpo.config import DrGrpo, GroupNormConfig, Grpo, PpoClipConfig, ZeroVarianceConfig
 from core_rl_grpo.plugin import core_rl_advantages, core_rl_algorithms, core_rl_check_config, core_rl_losses
 
 
@@ -70,6 +70,25 @@ def test_a_group_of_one_is_refused_in_one_line():
     assert "\n" not in str(problems[0])
     assert core_rl_check_config(config=_run_file(group_size=2)) == []
     assert core_rl_check_config(config=_run_file(group_size=1, advantage=GroupNormConfig(mean_level="batch"))) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "formula"),
+    [
+        (GroupNormConfig(), "A_i = (R_i - mean_group) / (sample std_group + 1e-06)"),
+        (GroupNormConfig(std_level="none", leave_one_out="mean"), "A_i = R_i - mean_group, mean without i"),
+        (GroupNormConfig(std_level="none", clip_high=2.0), "A_i = clip(R_i - mean_group, -inf, 2)"),
+        (PpoClipConfig(), "l_t = -min(r_t A_t, clip(r_t, 0.8, 1.2) A_t), r_t = pi/pi_old"),
+        (
+            PpoClipConfig(two_sided_delta=4.0, dual_clip=3.0),
+            "l_t = -min(min(r_t, 4) A_t, clip(r_t, 0.8, 1.2) A_t), r_t = pi/pi_old; A_t < 0: at most 3 |A_t|",
+        ),
+        (ZeroVarianceConfig(), "keep a group iff max R - min R > 1e-06"),
+    ],
+)
+def test_formulas_have_the_values_in_them(options, formula):
+    """As `core-rl config show --explain` prints them."""
+    assert options.formula() == formula
 
 
 def test_every_component_can_be_loaded():

@@ -38,6 +38,21 @@ class GroupNormConfig:
             message = f"must be at least clip_low, {self.clip_low:g}, found {value:g}"
             raise ValueError(message)
 
+    def formula(self) -> str:
+        others = {"none": "", "mean": ", mean without i", "std": ", std without i", "both": ", both without i"}[
+            self.leave_one_out
+        ]
+        mean = "" if self.mean_level == "none" else f" - mean_{self.mean_level}"
+        std = "" if self.std_level == "none" else f" / ({self.std} std_{self.std_level} + {self.eps:g})"
+        inside = f"(R_i{mean}){std}" if std else f"R_i{mean}"
+        if self.clip_low is None and self.clip_high is None:
+            return f"A_i = {inside}{others}"
+        low, high = (
+            ("-inf", "inf")[side] if bound is None else f"{bound:g}"
+            for side, bound in enumerate((self.clip_low, self.clip_high))
+        )
+        return f"A_i = clip({inside}, {low}, {high}){others}"
+
 
 @attrs.frozen(kw_only=True)
 class PpoClipConfig:
@@ -69,6 +84,11 @@ class PpoClipConfig:
             message = f"must be above 1 + clip_high, {1 + self.clip_high:g}, found {value:g}"
             raise ValueError(message)
 
+    def formula(self) -> str:
+        free = "r_t" if self.two_sided_delta is None else f"min(r_t, {self.two_sided_delta:g})"
+        dual = "" if self.dual_clip is None else f"; A_t < 0: at most {self.dual_clip:g} |A_t|"
+        return f"l_t = -min({free} A_t, clip(r_t, {1 - self.clip_low:g}, {1 + self.clip_high:g}) A_t), r_t = pi/pi_old{dual}"
+
 
 _ADVANTAGE_HELP = "how rewards become per-token advantages"
 _LOSS_HELP = "the policy loss of a token"
@@ -84,6 +104,9 @@ class ZeroVarianceConfig:
         validator=attrs.validators.ge(0.0),
         metadata={"help": "rewards of a group that lie this near to each other count as equal"},
     )
+
+    def formula(self) -> str:
+        return f"keep a group iff max R - min R > {self.tolerance:g}"
 
 
 @attrs.frozen(kw_only=True)

@@ -19,12 +19,14 @@ def core_rl_algorithms() -> list[Component]:
             target="core_rl_grpo.config:Grpo",
             config="core_rl_grpo.config:Grpo",
             summary="group-normalised rewards, clipped ratio, KL in the loss (2402.03300)",
+            paper="2402.03300",
         ),
         Component(
             name="dr_grpo",
             target="core_rl_grpo.config:DrGrpo",
             config="core_rl_grpo.config:DrGrpo",
             summary="GRPO without the two biases of length and of standard deviation (2503.20783)",
+            paper="2503.20783",
         ),
     ]
 
@@ -37,6 +39,7 @@ def core_rl_advantages() -> list[Component]:
             target="core_rl_grpo.group_norm:GroupNorm",
             config="core_rl_grpo.config:GroupNormConfig",
             summary="reward less the mean, over the standard deviation, of the group or the batch",
+            paper="2402.03300",
             needs=frozenset({"rewards", "group"}),
         )
     ]
@@ -50,6 +53,7 @@ def core_rl_losses() -> list[Component]:
             target="core_rl_grpo.ppo_clip:PpoClip",
             config="core_rl_grpo.config:PpoClipConfig",
             summary="the clipped surrogate of PPO, with an optional bound for negative advantages (1707.06347)",
+            paper="1707.06347",
         )
     ]
 
@@ -62,6 +66,7 @@ def core_rl_rejections() -> list[Component]:
             target="core_rl_grpo.zero_variance:ZeroVariance",
             config="core_rl_grpo.config:ZeroVarianceConfig",
             summary="leave out groups whose rewards are all equal (2503.14476)",
+            paper="2503.14476",
             needs=frozenset({"rewards", "group"}),
         )
     ]
