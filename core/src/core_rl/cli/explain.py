@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 _BOLD, _CYAN, _DIM, _PLAIN = "\033[1m", "\033[36m", "\033[2m", "\033[0m"
 _GAP = 2
+_LEGEND = (
+    "i sequence, t token, G group (the samples of a prompt), R reward, A advantage, l loss, H entropy; pi policy, pi_old before the update, mu rollout "
+    "engine, r = pi/pi_old, w = pi/mu, rho = pi_old/mu, sg stop-gradient; w_t the aggregation's weight of a token; losses are minimised"
+)
 
 
 def print_parts(parts: Sequence[Part]) -> None:
@@ -29,6 +33,9 @@ def print_parts(parts: Sequence[Part]) -> None:
             print()
         print("\n".join(lines))
         before = len(lines)
+    print()
+    for line in _wrapped(_LEGEND, 0, width):
+        print(f"{_DIM}{line}{_PLAIN}" if terminal else line)
 
 
 def _lines(part: Part, margin: int, width: int | None, *, colour: bool) -> Iterator[str]:

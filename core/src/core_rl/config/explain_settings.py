@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from core_rl.config.explain import Part, formula_of, part_of, selected_parts
+from core_rl.config.selection import Selection
 
 if TYPE_CHECKING:
     from core_rl.config.algorithm import AlgorithmConfig, CriticConfig, KlConfig
     from core_rl.config.offline import OfflineConfig
     from core_rl.config.run_file import RunFile
-    from core_rl.config.selection import Selection
 
 _PROXIMAL = {
     "recompute": ("a forward pass before the update", "pi_old = pi at the start of the step", ""),
@@ -57,10 +57,13 @@ def offline_parts(algorithm: OfflineConfig) -> Iterator[Part]:
     yield from selected_parts("loss", algorithm.loss)
     yield from _extra_losses(algorithm.extra_losses)
     yield from selected_parts("aggregation", algorithm.aggregation)
+    values = {field.name: getattr(algorithm, field.name) for field in attrs.fields(type(algorithm))}
+    settings = {name: value for name, value in values.items() if not isinstance(value, Selection | tuple)}
     yield Part(
-        place="reference",
-        name=algorithm.reference,
-        words="where log-probabilities of a reference come from, if a loss needs them",
+        place="rows",
+        name="each once an epoch",
+        words="what is learnt of them, and from where a reference comes",
+        options=settings,
     )
     extra = "".join(f" + {_times(one.weight)}mean_t l_t({one.name})" for one in algorithm.extra_losses)
     yield Part(place="minimised", name="each step", formula=f"sum_t w_t l_t({algorithm.loss.name}){extra}")
