@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from core_rl.capabilities import LATE
-from core_rl.config import teacher
+from core_rl.config import offline_checks, teacher
 from core_rl.config.algorithm import AlgorithmConfig
 from core_rl.config.run_file import RunFile
 from core_rl.config.tree import Origin
@@ -37,13 +37,15 @@ def _place(path: str, origins: Mapping[str, Origin]) -> str:
 def _core(run_file: RunFile) -> Iterator[tuple[str, str]]:
     yield from _model(run_file)
     yield from teacher.problems(run_file)
+    yield from offline_checks.problems(run_file)
+    options = run_file.algorithm.options
+    if not isinstance(options, AlgorithmConfig):
+        return
     yield from _lengths("sampling", run_file.sampling, run_file.model.max_length)
     held_out = run_file.eval.sampling.over(run_file.sampling)
     if attrs.evolve(held_out, temperature=run_file.sampling.temperature) != run_file.sampling:
         yield from _lengths("eval.sampling", held_out, run_file.model.max_length if run_file.eval.every else None)
-    options = run_file.algorithm.options
-    if isinstance(options, AlgorithmConfig):
-        yield from _algorithm(options, run_file.run.prompts_per_step)
+    yield from _algorithm(options, run_file.run.prompts_per_step)
 
 
 def _model(run_file: RunFile) -> Iterable[tuple[str, str]]:

@@ -35,11 +35,24 @@ PER_TOKEN = frozenset(
 token of their turn.
 """
 
-PER_SEQUENCE = frozenset({"rewards", "raw_rewards", "greedy_rewards", "group", "truncated", "chosen", "desirable", "margin"})
+PER_SEQUENCE = frozenset(
+    {
+        "chosen",
+        "desirable",
+        "greedy_rewards",
+        "group",
+        "margin",
+        "raw_rewards",
+        "ref_sequence_logprobs",
+        "rewards",
+        "truncated",
+    }
+)
 """Well-known per-sequence tensors [S]: rewards float32 (NaN: the reward failed), group int64, truncated bool.
 
 `raw_rewards` are those before `reward_norm` and the KL penalty; `rewards/<name>` and `reward_weights/<name>` are those of one entry of
-`rewards` and its weight. Of offline rows: chosen bool and margin float32 of pairs (a pair is a group), desirable bool of labelled ones.
+`rewards` and its weight. Of offline rows: chosen bool and margin float32 of pairs (a pair is a group), desirable bool of labelled ones,
+ref_sequence_logprobs float32 where they were known before training.
 """
 
 
