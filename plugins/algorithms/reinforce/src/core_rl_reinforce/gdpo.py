@@ -5,7 +5,7 @@ S sequences, K rewards R_ik with weights w_k. Every token of sequence i gets
     A_i = sum_k w_k (R_ik - mean_G R_k) / (std_G R_k + eps)             normalise_then_sum
     A_i <- (A_i - mean_B A) / (std_B A + eps)                           batch_norm, over the batch's samples
 
-A reward that failed for a sample (NaN) is in no statistic and adds 0. A reward that is the same for the whole group adds 0.
+A part that failed for a sample (NaN) is in no statistic of its reward and adds 0; a sample without a reward has A = 0. A reward that is the same for the whole group adds 0.
 
 Where this differs from other systems:
 1. `sum_then_normalise` without `batch_norm` is GRPO, and TRL's default; its eps is 1e-4.
@@ -44,8 +44,9 @@ class Gdpo:
             advantages = self._normalise(total.where(known, torch.nan), group)
         else:
             advantages = torch.stack([weight * self._normalise(reward, group) for weight, reward in weighted]).sum(0)
+        advantages = advantages.where(known, torch.nan)
         if self.options.batch_norm:
-            advantages = self._normalise(advantages.where(known, torch.nan), torch.zeros_like(group))
+            advantages = self._normalise(advantages, torch.zeros_like(group))
         return on_tokens(advantages, batch)
 
     def _normalise(self, values: torch.Tensor, group: torch.Tensor) -> torch.Tensor:
