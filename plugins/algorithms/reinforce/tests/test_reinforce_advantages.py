@@ -199,7 +199,7 @@ def test_gpg_does_not_correct_twice_for_what_a_rejection_took_out():
 
 
 def test_gdpo_tells_apart_what_the_sum_mixes_up():
-    """The paper's case: rewards (0, 1) and (0, 2) of two prompts have equal GRPO advantages; after GDPO they differ in no reward's scale."""
+    """A reward of scale 100 hides one of scale 1 in the sum; compared by themselves, both count alike."""
     batch = batch_of(4).select([0, 0, 0])
     parts = {"rewards/a": torch.tensor([0.0, 1.0, 1.0]), "rewards/b": torch.tensor([0.0, 0.0, 100.0])}
     ones = {f"reward_weights/{name}": torch.ones(3) for name in "ab"}
