@@ -60,6 +60,18 @@ def test_every_option_changes_the_first_sample_as_it_should(options, expected):
     assert found[0] == pytest.approx([expected])
 
 
+def test_leave_one_out_is_nemos():
+    """Rewards 1, 0, 0, 0: the winner's others have no spread, and so no scale; the losers' have mean 1/3 and std 1/sqrt(3)."""
+    batch = _batch([1.0, 0.0, 0.0, 0.0], [0] * 4)
+    found = GroupNorm(GroupNormConfig(leave_one_out="both", eps=0.0))(batch)["advantages"]
+    sequences = batch.sequence_ids
+
+    assert found[batch.loss_mask & (sequences == 0)].tolist() == pytest.approx(
+        [1.0] * int((batch.loss_mask & (sequences == 0)).sum())
+    )
+    assert found[batch.loss_mask & (sequences > 0)].unique().tolist() == pytest.approx([-(3**-0.5)])
+
+
 @pytest.mark.parametrize("rewards", [[1.0, 1.0, 1.0, 1.0], [math.nan, 3.0, 2.0, 2.0], [math.nan] * 4])
 def test_nothing_to_learn_is_zero(rewards):
     """All equal, one of two failed, all failed."""

@@ -96,20 +96,6 @@ _AGGREGATION_HELP = "how per-token losses become one number, with global denomin
 
 
 @attrs.frozen(kw_only=True)
-class ZeroVarianceConfig:
-    """Options of the rejection `zero_variance`."""
-
-    tolerance: float = attrs.field(
-        default=1e-6,
-        validator=attrs.validators.ge(0.0),
-        metadata={"help": "rewards of a group that lie this near to each other count as equal"},
-    )
-
-    def formula(self) -> str:
-        return f"keep a group iff max R - min R > {self.tolerance:g}"
-
-
-@attrs.frozen(kw_only=True)
 class Grpo(AlgorithmConfig):
     """GRPO (2402.03300): group mean and standard deviation, mean over tokens and then over sequences, KL (k3) in the loss.
 
@@ -129,3 +115,23 @@ class DrGrpo(AlgorithmConfig):
     advantage: Selection = component("advantage", "group_norm", help=_ADVANTAGE_HELP, std_level="none")
     loss: Selection = component("loss", "ppo_clip", help=_LOSS_HELP)
     aggregation: Selection = component("aggregation", "seq-mean-token-sum-norm", help=_AGGREGATION_HELP)
+
+
+@attrs.frozen(kw_only=True)
+class LitePpo(AlgorithmConfig):
+    """LitePPO (2508.08221): group mean, standard deviation of the batch, mean over tokens; no KL, no critic."""
+
+    advantage: Selection = component("advantage", "group_norm", help=_ADVANTAGE_HELP, std_level="batch")
+    loss: Selection = component("loss", "ppo_clip", help=_LOSS_HELP)
+
+
+@attrs.frozen(kw_only=True)
+class GrpoLoo(AlgorithmConfig):
+    """GRPO as NeMo-RL has it: mean and standard deviation of the other samples of a prompt, mean over tokens, KL (k3) 0.01 in the loss.
+
+    Rewards 1, 0, 0, 0 have advantages 1, -0.58, -0.58, -0.58: the others of the winner have no spread, so that it is not scaled.
+    """
+
+    advantage: Selection = component("advantage", "group_norm", help=_ADVANTAGE_HELP, leave_one_out="both")
+    loss: Selection = component("loss", "ppo_clip", help=_LOSS_HELP)
+    kl: KlConfig = attrs.field(factory=lambda: KlConfig(coef=0.01), metadata={"help": "distance to the reference policy"})

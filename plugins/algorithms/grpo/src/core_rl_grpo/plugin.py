@@ -1,4 +1,4 @@
-"""Registers the algorithms `grpo` and `dr_grpo` and their parts: `group_norm`, `ppo_clip`, `zero_variance`."""
+"""Registers `grpo`, `dr_grpo`, `lite_ppo`, `grpo_loo` and their parts: `group_norm`, `ppo_clip`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,19 @@ def core_rl_algorithms() -> list[Component]:
             summary="GRPO without the two biases of length and of standard deviation (2503.20783)",
             paper="2503.20783",
         ),
+        Component(
+            name="lite_ppo",
+            target="core_rl_grpo.config:LitePpo",
+            config="core_rl_grpo.config:LitePpo",
+            summary="group mean, standard deviation of the batch, mean over tokens",
+            paper="2508.08221",
+        ),
+        Component(
+            name="grpo_loo",
+            target="core_rl_grpo.config:GrpoLoo",
+            config="core_rl_grpo.config:GrpoLoo",
+            summary="GRPO whose mean and standard deviation are those of a prompt's other samples",
+        ),
     ]
 
 
@@ -54,20 +67,6 @@ def core_rl_losses() -> list[Component]:
             config="core_rl_grpo.config:PpoClipConfig",
             summary="the clipped surrogate of PPO, with an optional bound for negative advantages (1707.06347)",
             paper="1707.06347",
-        )
-    ]
-
-
-@hookimpl
-def core_rl_rejections() -> list[Component]:
-    return [
-        Component(
-            name="zero_variance",
-            target="core_rl_grpo.zero_variance:ZeroVariance",
-            config="core_rl_grpo.config:ZeroVarianceConfig",
-            summary="leave out groups whose rewards are all equal (2503.14476)",
-            paper="2503.14476",
-            needs=frozenset({"rewards", "group"}),
         )
     ]
 
