@@ -116,9 +116,10 @@ def test_the_algorithm(tmp_path):
     assert (options.loss.options.clip_low, options.loss.options.clip_high) == (0.4, 0.4)
 
 
-def test_another_mean_is_refused(tmp_path):
-    """One line that says what to take."""
+@pytest.mark.parametrize("other", ["token-mean", "core-rl/token-mean", "seq-mean-token-sum"])
+def test_another_mean_is_refused(tmp_path, other):
+    """One line that says what to take, however the aggregation is named."""
     with pytest.raises(
-        ConfigError, match=r"algorithm\.aggregation: loss gmpo is a mean over sequences, and token-mean is another"
+        ConfigError, match=r"algorithm\.aggregation: loss gmpo is a mean over sequences, and [a-z-]+ is another"
     ):
-        load(tmp_path, "{name: gmpo, aggregation: token-mean}")
+        load(tmp_path, f"{{name: gmpo, aggregation: {other}}}")

@@ -110,21 +110,48 @@ def test_extremes_stay_finite(loss):
 
 
 @pytest.mark.parametrize(
-    ("name", "aggregation"),
-    [("gspo", "seq-mean-token-mean"), ("gspo_token", "seq-mean-token-mean"), ("luspo", "seq-mean-token-sum")],
+    ("name", "aggregation", "bounds"),
+    [
+        ("gspo", "seq-mean-token-mean", (3e-4, 4e-4)),
+        ("gspo_token", "seq-mean-token-mean", (3e-4, 4e-4)),
+        ("luspo", "seq-mean-token-sum", (2e-3, 2.5e-3)),
+    ],
 )
-def test_algorithms(tmp_path, name, aggregation):
-    """The paper's bounds, and a mean over sequences."""
+def test_algorithms(tmp_path, name, aggregation, bounds):
+    """Each paper's bounds, and a mean over sequences."""
     options = load(tmp_path, name)
 
     assert (options.loss.name, options.aggregation.name, options.kl.coef) == ("gspo", aggregation, 0.0)
-    assert (options.loss.options.clip_low, options.loss.options.clip_high) == (3e-4, 4e-4)
+    assert (options.loss.options.clip_low, options.loss.options.clip_high) == bounds
     assert options.loss.options.level == ("token" if name == "gspo_token" else "sequence")
 
 
-def test_a_mean_over_tokens_is_refused(tmp_path):
-    """verl ignores the setting; here it is an error that says what to take."""
+@pytest.mark.parametrize("other", ["token-mean", "core-rl/token-mean", "prompt-mean", "{name: token-mean-local, sequences: 4}"])
+def test_another_mean_is_refused(tmp_path, other):
+    """verl ignores the setting; here it is an error that says what to take, however the aggregation is named."""
     with pytest.raises(
-        ConfigError, match=r"algorithm\.aggregation: loss gspo is a mean over sequences, and token-mean is another"
+        ConfigError, match=r"algorithm\.aggregation: loss gspo is a mean over sequences, and [a-z-]+ is another"
     ):
-        load(tmp_path, "{name: gspo, aggregation: token-mean}")
+        load(tmp_path, f"{{name: gspo, aggregation: {other}}}")
+
+
+def test_a_mean_over_sequences_may_be_named_with_its_plugin(tmp_path):
+    """`core-rl/seq-mean-token-mean` is what it is without the plugin's name."""
+    options = load(tmp_path, "{name: gspo, aggregation: core-rl/seq-mean-token-mean}")
+
+    assert options.aggregation.component.name == "seq-mean-token-mean"
+
+
+def test_a_sequence_out_of_its_bounds_has_no_gradient_at_any_token():
+    """Ratio e^0.5 pushed further up, or e^-0.5 further down: nothing; on its way back: every token its share."""
+    batch = in_double(random_batch(1, num_groups=4))
+
+    def grad(shift, advantage, level):
+        far = {"old_logprobs": batch["logprobs"] - shift, "advantages": torch.full_like(batch["logprobs"], advantage)}
+        return value_and_gradient(make({"level": level}), batch.with_tokens(**far))[1][batch.loss_mask]
+
+    for level in ("sequence", "token"):
+        assert not grad(0.5, 1.0, level).any()
+        assert not grad(-0.5, -1.0, level).any()
+        assert (grad(0.5, -1.0, level) > 0).all()
+        assert (grad(-0.5, 1.0, level) < 0).all()

@@ -17,7 +17,8 @@ def check(config: RunFile) -> list[Problem]:
     algorithm = config.algorithm.options
     if not isinstance(algorithm, AlgorithmConfig) or not isinstance(algorithm.loss.options, GmpoConfig):
         return []
-    if algorithm.aggregation.name == "seq-mean-token-mean":
+    chosen = algorithm.aggregation.component
+    if chosen is None or chosen.name == "seq-mean-token-mean":  # an aggregation of the user's own is the user's to answer for
         return []
-    message = f"loss gmpo is a mean over sequences, and {algorithm.aggregation.name} is another: take seq-mean-token-mean"
+    message = f"loss gmpo is a mean over sequences, and {chosen.name} is another: take seq-mean-token-mean"
     return [Problem("", "algorithm.aggregation", message)]

@@ -19,10 +19,11 @@ def check(config: RunFile) -> list[Problem]:
     algorithm = config.algorithm.options
     if not isinstance(algorithm, AlgorithmConfig) or not isinstance(algorithm.loss.options, GspoConfig):
         return []
-    if algorithm.aggregation.name in _OF_SEQUENCES:
+    chosen = algorithm.aggregation.component
+    if chosen is None or chosen.name in _OF_SEQUENCES:  # an aggregation of the user's own is the user's to answer for
         return []
     message = (
-        f"loss gspo is a mean over sequences, and {algorithm.aggregation.name} is another: take seq-mean-token-mean (GSPO) "
+        f"loss gspo is a mean over sequences, and {chosen.name} is another: take seq-mean-token-mean (GSPO) "
         "or seq-mean-token-sum (LUSPO)"
     )
     return [Problem("", "algorithm.aggregation", message)]

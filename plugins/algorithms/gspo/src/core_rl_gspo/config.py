@@ -52,6 +52,7 @@ class GspoToken(Gspo):
 
 @attrs.frozen(kw_only=True)
 class Luspo(Gspo):
-    """LUSPO (2602.05261): GSPO whose sequences count by their length: the sum over tokens in place of the mean."""
+    """LUSPO (2602.05261): GSPO whose sequences count by their length, the sum over tokens in place of the mean, with wider bounds."""
 
+    loss: Selection = component("loss", "gspo", help="the policy loss of a token", clip_low=2e-3, clip_high=2.5e-3)
     aggregation: Selection = component("aggregation", "seq-mean-token-sum", help="sum over tokens, mean over sequences")

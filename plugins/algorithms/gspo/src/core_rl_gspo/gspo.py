@@ -10,7 +10,7 @@ The value of both levels is the same; the gradient is too when all A_t of a sequ
 of its tokens: seq-mean-token-mean is GSPO's mean over sequences, seq-mean-token-sum is LUSPO (2602.05261).
 
 Where others differ:
-1. verl and NeMo-RL leave the bounds at 0.2 unless told; these are the paper's.
+1. verl, TRL and NeMo-RL leave the bounds at 0.2 unless told; these are the paper's (§5.1). LUSPO's are 2e-3 and 2.5e-3, and the algorithm's.
 2. OpenRLHF takes the rollout engine's log-probabilities for pi_old when importance correction is on: `proximal: rollout` here.
 """
 
