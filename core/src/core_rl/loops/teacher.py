@@ -56,6 +56,8 @@ class InTrainEngine:
         """`setup` has done it."""
 
     async def score(self, batch: PackedBatch, *, top_k: int | None = None) -> dict[str, torch.Tensor]:
+        if top_k is None:  # an engine that provides no topk_logprobs need not know the word
+            return self.engine.forward(batch, ["logprobs"])
         return self.engine.forward(batch, ["logprobs"], top_k=top_k)
 
     async def stop(self) -> None:
