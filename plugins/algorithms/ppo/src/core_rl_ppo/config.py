@@ -61,15 +61,22 @@ class GaeConfig:
 
     def formula(self) -> str:
         """With the options' own values."""
-        lam = f"{self.lam:g}"
-        if self.length_adaptive_alpha is not None:
-            lam = f"max(0, 1 - 1 / ({self.length_adaptive_alpha:g} L_i))"
         lam_value = self.lam if self.lam_value is None else self.lam_value
-        unit = "turn" if self.level == "turn" else "token"
-        return (
-            f"A_t = sum_k ({self.gamma:g} {lam})^k delta_(t+k), delta_t = r_t + {self.gamma:g} V_(t+1) - V_t, t a {unit}; "
-            f"R_t = V_t + sum_k ({self.gamma:g} {lam_value:g})^k delta_(t+k)"
-        )
+        fixed = self.length_adaptive_alpha is None
+        by_length = f"{_times(self.gamma)}max(0, 1 - 1 / ({self.length_adaptive_alpha or 0:g} L_i)) A_(t+1)"
+        policy = _carried(self.gamma * self.lam, "A_(t+1)") if fixed else f" + {by_length}"
+        critic = "A_t" if fixed and lam_value == self.lam else "B_t"
+        recursion = "" if critic == "A_t" else f", B_t = delta_t{_carried(self.gamma * lam_value, 'B_(t+1)')}"
+        delta = f"r_t{_carried(self.gamma, 'V_(t+1)')} - V_t"
+        return f"A_t = delta_t{policy}, delta_t = {delta}, t a {self.level}; R_t = V_t + {critic}{recursion}"
+
+
+def _times(factor: float) -> str:
+    return "" if factor == 1 else f"{factor:g} "
+
+
+def _carried(factor: float, term: str) -> str:
+    return f" + {_times(factor)}{term}" if factor else ""
 
 
 @attrs.frozen(kw_only=True)
