@@ -115,8 +115,10 @@ def test_a_lambda_by_length_that_can_act_is_accepted(load):
         ),
         (
             GaeConfig(length_adaptive_alpha=0.05, lam_value=1.0),
-            "A_t = delta_t + max(0, 1 - 1 / (0.05 L_i)) A_(t+1), delta_t = r_t + V_(t+1) - V_t, t a token; "
-            "R_t = V_t + B_t, B_t = delta_t + B_(t+1)",
+            (
+                "A_t = delta_t + max(0, 1 - 1 / (0.05 L_i)) A_(t+1), delta_t = r_t + V_(t+1) - V_t, t a token; "
+                "R_t = V_t + B_t, B_t = delta_t + B_(t+1)"
+            ),
         ),
         (
             GaeConfig(lam=0.0, lam_value=0.9),
