@@ -80,6 +80,29 @@ class Completion:
 
 
 @attrs.frozen(kw_only=True)
+class ScoreRequest:
+    """One sequence, whose tokens are given."""
+
+    id: str
+    tokens: Sequence[int]
+    top_k: int = attrs.field(default=0, validator=attrs.validators.ge(0))
+    """So many of the likeliest tokens in each place as well."""
+    temperature: float = attrs.field(default=1.0, validator=attrs.validators.gt(0.0))
+
+
+@attrs.frozen(kw_only=True)
+class Scores:
+    """One entry for each token of the request: entry t speaks of token t, given what stands before it. The first says nothing: 0, and no ids.
+
+    With `top_k`, `topk_ids` and `topk_logprobs` have the likeliest tokens in each later token's place, best first.
+    """
+
+    logprobs: Sequence[float]
+    topk_ids: Sequence[Sequence[int]] = ()
+    topk_logprobs: Sequence[Sequence[float]] = ()
+
+
+@attrs.frozen(kw_only=True)
 class RolloutContext:
     """What every rollout engine is built with, beside its own options. An engine in the trainer's process gets it too."""
 
@@ -129,4 +152,12 @@ class RolloutEngine(Protocol):
 
     def stats(self) -> Mapping[str, float]:
         """Counters since the last call: tokens, prefill and decode seconds, mean running sequences."""
+        ...
+
+
+class ScoringEngine(RolloutEngine, Protocol):
+    """What a rollout engine may have beside the methods of `RolloutEngine`; its component then provides `scoring`."""
+
+    async def score(self, request: ScoreRequest) -> Scores:
+        """Log-probabilities under the weights that are served. Many calls may be in flight."""
         ...

@@ -121,5 +121,5 @@ def test_a_teacher_beside_rewards_helps(train):
     )
     kl = ends(rows, "kl/teacher")
 
-    assert kl[1] < 0.8 * kl[0]
+    assert kl[1] < kl[0] - 0.5
     assert "extra/distill_kl" in rows[0]
