@@ -30,6 +30,20 @@ def test_the_definition(seed, gamma, lam):
     assert returns.tolist() == pytest.approx(reference.flat([row[1] for row in expected]), abs=1e-12)
 
 
+def test_each_sequence_may_have_a_lambda_of_its_own():
+    """As if it were estimated alone, with 0 and 1 among them."""
+    batch = random_batch(7, num_groups=4, max_length=14)
+    random = torch.Generator().manual_seed(7)
+    rewards, values = (torch.randn(batch.num_tokens, generator=random, dtype=torch.float64) for _ in range(2))
+    lam = torch.tensor([(0.0, 1.0, 0.9)[s % 3] for s in range(batch.num_sequences)], dtype=torch.float64)
+    found = gae(rewards, values, batch.cu_seqlens, batch.loss_mask, gamma=0.9, lam=lam)
+    per_row = zip(lam.tolist(), *(reference.rows(x, batch) for x in (rewards, values, batch.loss_mask)), strict=True)
+    expected = [reference.gae(*row, 0.9, own) for own, *row in per_row]
+
+    assert found[0].tolist() == pytest.approx(reference.flat([row[0] for row in expected]), abs=1e-12)
+    assert found[1].tolist() == pytest.approx(reference.flat([row[1] for row in expected]), abs=1e-12)
+
+
 def test_by_hand():
     """Reward 1 at the end, gamma 1: with lambda 1 A = 1 - V; with lambda 0 A is the one-step error."""
     rewards, values = torch.tensor([0.0, 0.0, 0.0, 1.0]), torch.tensor([9.0, 0.5, 0.25, 0.75])

@@ -54,6 +54,21 @@ def test_scans_are_those_of_a_loop(lengths, seed, discount):
     assert segments.discounted_suffix_sum(values, cu_seqlens, discount, mask).tolist() == pytest.approx(suffix, abs=1e-12)
 
 
+@given(lengths=LENGTHS, seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=25)
+def test_each_segment_may_have_a_discount_of_its_own(lengths, seed):
+    """0 and 1 among them; as if each segment stood alone."""
+    values, cu_seqlens, mask = _case(lengths, seed)
+    discounts = torch.tensor([(0.0, 0.5, 1.0, 0.9)[s % 4] for s in range(len(lengths))], dtype=values.dtype)
+    found = segments.discounted_suffix_sum(values, cu_seqlens, discounts, mask)
+    suffix = []
+    for discount, row, inside in zip(discounts.tolist(), _rows(values, lengths), _rows(mask, lengths), strict=True):
+        kept = [x if m else 0.0 for x, m in zip(row, inside, strict=True)]
+        suffix += [sum(discount ** (j - t) * kept[j] for j in range(t, len(kept))) for t in range(len(kept))]
+
+    assert found.tolist() == pytest.approx(suffix, abs=1e-12)
+
+
 def test_broadcast_and_ids_go_back_to_tokens():
     """Every token gets its segment's value; an empty segment gets nothing."""
     cu_seqlens = torch.tensor([0, 2, 2, 5], dtype=torch.int32)
