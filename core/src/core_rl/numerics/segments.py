@@ -60,10 +60,10 @@ def segment_min(values: torch.Tensor, cu_seqlens: torch.Tensor, mask: torch.Tens
 def prefix_sum(values: torch.Tensor, cu_seqlens: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
     """[N] -> [N]: y_t = sum_{j <= t} m_j x_j inside t's own segment."""
     before = torch.arange(values.numel(), device=values.device) - broadcast(cu_seqlens[:-1].long(), cu_seqlens, values.numel())
-    result = _masked(values, mask, 0.0)
+    result = _masked(values, mask, 0)
     step, longest = 1, _longest(cu_seqlens)
     while step < longest:
-        reached = torch.where(before[step:] >= step, result[:-step], 0.0)
+        reached = torch.where(before[step:] >= step, result[:-step], 0)
         result = torch.cat([result[:step], result[step:] + reached])
         step *= 2
     return result
@@ -77,13 +77,13 @@ def discounted_suffix_sum(
     By doubling: after pass k, y_t holds the first 2^k terms, since y_t^(k+1) = y_t^(k) + discount^(2^k) · y_{t+2^k}^(k).
     """
     after = broadcast(cu_seqlens[1:].long(), cu_seqlens, values.numel()) - torch.arange(values.numel(), device=values.device)
-    result = _masked(values, mask, 0.0)
+    result = _masked(values, mask, 0)
     step, longest = 1, _longest(cu_seqlens)
     factor = discount
     if isinstance(discount, torch.Tensor):
         factor = broadcast(discount, cu_seqlens, values.numel()).to(values.dtype)
     while step < longest and (isinstance(factor, torch.Tensor) or factor != 0.0):
-        reached = torch.where(after[:-step] > step, result[step:], 0.0)
+        reached = torch.where(after[:-step] > step, result[step:], 0)
         scale = factor[:-step] if isinstance(factor, torch.Tensor) else factor
         result = torch.cat([result[:-step] + scale * reached, result[-step:]])
         step, factor = step * 2, factor * factor
