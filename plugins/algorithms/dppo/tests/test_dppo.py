@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import attrs
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_rl.config.load import load_run_file
+from core_rl.config.selection import Selection
 from core_rl.testing.batches import in_double, random_batch
 from core_rl.testing.losses import (
     assert_equals_reference,
@@ -19,6 +21,7 @@ from core_rl.testing.losses import (
     random_split,
     value_and_gradient,
 )
+from core_rl_dppo.checks import check
 from core_rl_dppo.config import DppoKlConfig, DppoTvConfig, PrimeConfig
 from core_rl_dppo.dppo import DppoKl, DppoTv, binary_kl
 from core_rl_dppo.prime import Prime
@@ -29,7 +32,7 @@ def load(tmp_path, algorithm):
     model = 'model: {init: random, tokenizer: "characters:01", config: {model_type: llama}}'
     data = "data: {name: jsonl, path: rows.jsonl}"
     file.write_text(f"{model}\n{data}\nrewards: [math]\nalgorithm: {algorithm}\n")
-    return load_run_file(file).algorithm.options
+    return load_run_file(file)
 
 
 KINDS = {"dppo_tv": (DppoTv, DppoTvConfig), "dppo_kl": (DppoKl, DppoKlConfig), "prime": (Prime, PrimeConfig)}
@@ -151,11 +154,39 @@ def test_the_binary_kl_by_hand_and_at_the_edges():
     assert binary_kl(half, zero).item() == math.inf
 
 
-@pytest.mark.parametrize("name", ["dppo_tv", "dppo_kl", "prime"])
-def test_algorithms(tmp_path, name):
-    """Around the rollout policy, 0.2 either way, token mean."""
-    options = load(tmp_path, name)
+@pytest.mark.parametrize(("name", "delta"), [("dppo_tv", 0.15), ("dppo_kl", 0.05), ("prime", 0.2)])
+def test_algorithms(tmp_path, name, delta):
+    """Each with the deltas of its authors, token mean."""
+    options = load(tmp_path, name).algorithm.options
 
     assert (options.loss.name, options.aggregation.name) == (name, "token-mean")
-    assert (options.loss.options.delta_low, options.loss.options.delta_high) == (0.2, 0.2)
+    assert (options.loss.options.delta_low, options.loss.options.delta_high) == (delta, delta)
     assert options.advantage.options.std_level == ("none" if name == "prime" else "group")
+
+
+@pytest.mark.parametrize(("delta", "fall", "rise"), [(0.2, 0.62, 0.99), (0.05, 0.78, 0.96)])
+def test_how_far_a_kl_lets_a_likely_token_go(delta, fall, rise):
+    """From 0.9: down to these, and up to these, but not 0.02 further down or half of the way to 1 further up."""
+    likely = torch.tensor([0.9]).double().log()
+
+    def inside(after):
+        return binary_kl(likely, torch.tensor([after]).double().log()).item() <= delta
+
+    assert [inside(fall + 0.01), inside(fall - 0.02)] == [True, False]
+    assert [inside(rise), inside((1 + rise) / 2)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "refused"),
+    [("dppo_tv", True), ("dppo_kl", True), ("prime", True), ("{name: dppo_tv, loss: {behaviour: old}}", False)],
+)
+def test_a_second_weight_for_the_rollout_is_refused(tmp_path, algorithm, refused):
+    """The ratio to the rollout policy has the correction in it; the one to the old policy has not."""
+    file = load(tmp_path, algorithm)
+    weight = Selection(kind="rejection", name="core-rl-rejections/tis")
+    chosen = attrs.evolve(file.algorithm, options=attrs.evolve(file.algorithm.options, rejections=(weight,)))
+    problems = check(attrs.evolve(file, algorithm=chosen))
+
+    assert [(one.path, "would count it twice" in one.message) for one in problems] == [
+        ("algorithm.rejections.0", True)
+    ] * refused

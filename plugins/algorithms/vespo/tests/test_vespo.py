@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import attrs
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_rl.config.load import load_run_file
+from core_rl.config.selection import Selection
 from core_rl.testing.batches import in_double, random_batch
 from core_rl.testing.losses import (
     assert_equals_reference,
@@ -19,6 +21,7 @@ from core_rl.testing.losses import (
     random_split,
     value_and_gradient,
 )
+from core_rl_vespo.checks import check
 from core_rl_vespo.config import VespoConfig
 from core_rl_vespo.vespo import Vespo
 
@@ -28,7 +31,7 @@ def load(tmp_path, algorithm):
     model = 'model: {init: random, tokenizer: "characters:01", config: {model_type: llama}}'
     data = "data: {name: jsonl, path: rows.jsonl}"
     file.write_text(f"{model}\n{data}\nrewards: [math]\nalgorithm: {algorithm}\n")
-    return load_run_file(file).algorithm.options
+    return load_run_file(file)
 
 
 LOSSES = [{}, {"behaviour": "old", "k_positive": 1.0, "lambda_negative": 4.0}]
@@ -108,7 +111,34 @@ def test_extremes_stay_finite(loss):
 
 def test_the_algorithm(tmp_path):
     """Token mean, the paper's shapes."""
-    options = load(tmp_path, "vespo")
+    options = load(tmp_path, "vespo").algorithm.options
 
     assert (options.loss.name, options.aggregation.name) == ("vespo", "token-mean")
     assert (options.loss.options.k_positive, options.loss.options.lambda_positive) == (2.0, 3.0)
+
+
+def test_a_hopeless_sequence_is_let_go():
+    """A ratio of e^5 has a weight below 1e-180 for both signs, one of e^-20 (the floor is 1e-8) below 1e-14: no gradient worth the name."""
+    batch = in_double(random_batch(3, num_groups=2, group_size=1)).select([0])
+    one = batch.with_loss_mask(torch.arange(batch.num_tokens) == 1)
+
+    def slope(log_ratio, advantage):
+        far = {"rollout_logprobs": one["logprobs"] - log_ratio, "advantages": torch.full_like(one["logprobs"], advantage)}
+        return abs(value_and_gradient(make({}), one.with_tokens(**far))[1][1].item())
+
+    for advantage in (1.0, -1.0):
+        assert slope(5.0, advantage) < 1e-100
+        assert slope(-20.0, advantage) < 1e-14
+
+
+@pytest.mark.parametrize(("algorithm", "refused"), [("vespo", True), ("{name: vespo, loss: {behaviour: old}}", False)])
+def test_a_second_weight_for_the_rollout_is_refused(tmp_path, algorithm, refused):
+    """The ratio to the rollout policy has the correction in it; the one to the old policy has not."""
+    file = load(tmp_path, algorithm)
+    weight = Selection(kind="rejection", name="tis")
+    chosen = attrs.evolve(file.algorithm, options=attrs.evolve(file.algorithm.options, rejections=(weight,)))
+    problems = check(attrs.evolve(file, algorithm=chosen))
+
+    assert [(one.path, "would count it twice" in one.message) for one in problems] == [
+        ("algorithm.rejections.0", True)
+    ] * refused

@@ -39,12 +39,12 @@ class DppoTvConfig(_Region):
     """A trust region in the total variation of the sampled token. See `core_rl_dppo.dppo`."""
 
     delta_low: float = attrs.field(
-        default=0.2,
+        default=0.15,
         validator=_not_negative,
         metadata={"help": "a token with A < 0 counts while its probability fell at most this"},
     )
     delta_high: float = attrs.field(
-        default=0.2,
+        default=0.15,
         validator=_not_negative,
         metadata={"help": "a token with A > 0 counts while its probability rose at most this"},
     )
@@ -58,10 +58,10 @@ class DppoKlConfig(_Region):
     """A trust region in the binary KL of the sampled token. See `core_rl_dppo.dppo`."""
 
     delta_low: float = attrs.field(
-        default=0.2, validator=_not_negative, metadata={"help": "of tokens whose probability fell: the largest KL that counts"}
+        default=0.05, validator=_not_negative, metadata={"help": "of tokens whose probability fell: the largest KL that counts"}
     )
     delta_high: float = attrs.field(
-        default=0.2, validator=_not_negative, metadata={"help": "of tokens whose probability rose: the largest KL that counts"}
+        default=0.05, validator=_not_negative, metadata={"help": "of tokens whose probability rose: the largest KL that counts"}
     )
 
     def formula(self) -> str:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from core_rl import Component, hookimpl
+
+if TYPE_CHECKING:
+    from core_rl.config.run_file import RunFile
+    from core_rl.errors import Problem
 
 
 @hookimpl
@@ -30,3 +36,10 @@ def core_rl_losses() -> list[Component]:
             paper="2602.10693",
         )
     ]
+
+
+@hookimpl
+def core_rl_check_config(config: RunFile) -> list[Problem]:
+    from core_rl_vespo.checks import check
+
+    return check(config)
