@@ -57,12 +57,10 @@ def expected(batch, config):
 
 
 @pytest.mark.parametrize("metric", ["ratio", "k1", "k2", "k3", "binary_kl"])
-@pytest.mark.parametrize(
-    ("level", "aggregate"), [("token", "mean"), ("sequence", "sum"), ("sequence", "mean"), ("sequence", "max")]
-)
+@pytest.mark.parametrize("over", [("token", "mean"), ("sequence", "sum"), ("sequence", "mean"), ("sequence", "max")])
 @given(seed=st.integers(0, 300), lower=st.sampled_from([None, -0.2, 0.1, 0.8]), width=st.sampled_from([None, 0.3, 1.5]))
 @settings(deadline=None, max_examples=15)
-def test_what_is_kept_is_what_the_definition_keeps(metric, level, aggregate, seed, lower, width):
+def test_what_is_kept_is_what_the_definition_keeps(metric, over, seed, lower, width):
     """Any bounds, ragged sequences, one of them wholly masked."""
     batch = in_double(random_batch(seed, num_groups=4))
     upper = None if width is None else (lower or 0.0) + width
