@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+import attrs
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_rl.config.load import load_run_file
-from core_rl.errors import ConfigError
+from core_rl.config.selection import Selection
 from core_rl.testing.batches import in_double, random_batch
 from core_rl.testing.losses import (
     assert_equals_reference,
@@ -21,6 +22,7 @@ from core_rl.testing.losses import (
     value_and_gradient,
 )
 from core_rl_cispo.aipo import Aipo
+from core_rl_cispo.checks import check
 from core_rl_cispo.cispo import Cispo
 from core_rl_cispo.config import AipoConfig, CispoConfig, RolloutIsConfig, ToprConfig
 from core_rl_cispo.rollout_is import RolloutIs
@@ -32,7 +34,7 @@ def load(tmp_path, algorithm):
     model = 'model: {init: random, tokenizer: "characters:01", config: {model_type: llama}}'
     data = "data: {name: jsonl, path: rows.jsonl}"
     file.write_text(f"{model}\n{data}\nrewards: [math]\nalgorithm: {algorithm}\n")
-    return load_run_file(file).algorithm.options
+    return load_run_file(file)
 
 
 KINDS = {
@@ -47,6 +49,7 @@ CASES = [
     ("cispo", {"clip_low": 0.5, "clip_high": 1.2, "bounds": "absolute"}),
     ("aipo", {"cap": 1.2}),
     ("aipo", {"cap": 1.2, "differentiable": True}),
+    ("aipo", {"cap": 1.2, "differentiable": True, "behaviour": "old"}),
     ("topr", {}),
     ("topr", {"level": "token", "sign": "advantage", "positive_weight": 0.5, "negative_weight": 2.0}),
     ("topr", {"level": "geometric", "cap": 0.9}),
@@ -82,7 +85,8 @@ def reference(case):
             if config.bounds == "relative":
                 low, high = 1 - low if low is not None else 0.0, 1 + high
             return -min(max(math.exp(p.item() - row["old_logprobs"][at].item()), low), high) * a * p
-        w = torch.exp(p - row["rollout_logprobs"][at])
+        below = "old_logprobs" if options.get("behaviour") == "old" else "rollout_logprobs"
+        w = torch.exp(p - row[below][at])
         if name == "rollout_is":
             return -(w.item() if 1 - config.clip_low < w.item() < 1 + config.clip_high else 0.0) * a * p
         if config.differentiable:
@@ -151,11 +155,11 @@ def test_a_good_sample_of_topr_keeps_its_weight_however_stale():
 
 
 def test_algorithms(tmp_path):
-    """Token mean; TOPR's advantages are its rewards."""
-    cispo, aipo, topr = (load(tmp_path, name) for name in ("cispo", "aipo", "topr"))
+    """Token mean; TOPR's advantages are its rewards, and its log-probabilities those of whole sequences."""
+    cispo, aipo, topr = (load(tmp_path, name).algorithm.options for name in ("cispo", "aipo", "topr"))
 
     assert [one.loss.name for one in (cispo, aipo, topr)] == ["cispo", "aipo", "topr"]
-    assert {one.aggregation.name for one in (cispo, aipo, topr)} == {"token-mean"}
+    assert [one.aggregation.name for one in (cispo, aipo, topr)] == ["token-mean", "token-mean", "seq-mean-token-sum"]
     assert (cispo.loss.options.low, cispo.loss.options.high) == (0.0, 5.0)
     assert (topr.advantage.options.mean_level, topr.advantage.options.std_level) == ("none", "none")
 
@@ -166,9 +170,63 @@ def test_absolute_bounds_are_in_order():
         CispoConfig(bounds="absolute", clip_low=2.0, clip_high=1.0)
 
 
-def test_a_second_weight_for_the_rollout_is_refused(tmp_path):
-    """AIPO's ratio has the correction in it."""
-    with pytest.raises(
-        ConfigError, match="loss aipo has the ratio to the rollout policy in it: the weights of tis would count it twice"
-    ):
-        load(tmp_path, "{name: aipo, rejections: [tis]}")
+@pytest.mark.parametrize(
+    ("algorithm", "refused"),
+    [
+        ("aipo", True),
+        ("{name: aipo, loss: {behaviour: old}}", False),
+        ("{name: cispo, loss: rollout_is}", True),
+        ("cispo", False),
+        ("topr", False),
+    ],
+)
+def test_a_second_weight_for_the_rollout_is_refused(tmp_path, algorithm, refused):
+    """A ratio to the rollout policy has the correction in it; one to the old policy has not."""
+    file = load(tmp_path, algorithm)
+    weight = Selection(kind="rejection", name="tis")
+    chosen = attrs.evolve(file.algorithm, options=attrs.evolve(file.algorithm.options, rejections=(weight,)))
+    problems = check(attrs.evolve(file, algorithm=chosen))
+
+    assert [(one.path, "would count it twice" in one.message) for one in problems] == [
+        ("algorithm.rejections.0", True)
+    ] * refused
+
+
+def test_the_two_forms_of_aipo_differ_beyond_the_cap():
+    """A ratio of e with a cap of 2: the paper's weight is 2, the differentiable form's gradient 0; under the cap both are the ratio."""
+    batch = in_double(random_batch(1))
+
+    def grad(shift, *, differentiable):
+        far = {"rollout_logprobs": batch["logprobs"] - shift, "advantages": torch.ones(batch.num_tokens).double()}
+        loss = make(("aipo", {"differentiable": differentiable}))
+        return value_and_gradient(loss, batch.with_tokens(**far))[1][batch.loss_mask]
+
+    assert torch.allclose(grad(1.0, differentiable=False), torch.tensor(-2.0).double())
+    assert not grad(1.0, differentiable=True).any()
+    for differentiable in (False, True):
+        assert torch.allclose(grad(0.5, differentiable=differentiable), torch.tensor(-math.exp(0.5)).double())
+
+
+def test_rollout_is_has_no_gradient_outside_of_its_band():
+    """Ratios of 0.79 and e^0.5 are out for either sign of A, 1.1 counts in full."""
+    batch = in_double(random_batch(1))
+
+    def grad(shift):
+        return value_and_gradient(make(("rollout_is", {})), batch.with_tokens(rollout_logprobs=batch["logprobs"] - shift))[1]
+
+    assert not grad(math.log(0.79)).any()
+    assert not grad(0.5).any()
+    assert torch.allclose(grad(math.log(1.1)), (-1.1 * batch["advantages"]).where(batch.loss_mask, 0.0))
+
+
+@pytest.mark.parametrize("failed", [math.nan, 0.0])
+def test_a_failed_reward_teaches_nothing(failed):
+    """NaN is no good sample, and its advantage is 0: neither value nor gradient."""
+    batch = in_double(random_batch(1, num_groups=1, group_size=1)).select([0])
+    batch = batch.with_sequences(raw_rewards=torch.tensor([failed])).with_tokens(
+        advantages=torch.zeros(batch.num_tokens).double()
+    )
+    values, grad = value_and_gradient(make(("topr", {})), batch)
+
+    assert not values.any()
+    assert not grad.any()

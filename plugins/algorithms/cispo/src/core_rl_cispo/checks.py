@@ -11,18 +11,25 @@ from core_rl_cispo.config import AipoConfig, RolloutIsConfig
 if TYPE_CHECKING:
     from core_rl.config.run_file import RunFile
 
+_WEIGHTS = ("tis", "icepop", "mis", "seq_mask_tis")
+
 
 def check(config: RunFile) -> list[Problem]:
     """A loss whose ratio goes to the rollout policy corrects for it already: a second weight would count it twice."""
     algorithm = config.algorithm.options
-    if not isinstance(algorithm, AlgorithmConfig) or not isinstance(algorithm.loss.options, AipoConfig | RolloutIsConfig):
+    if not isinstance(algorithm, AlgorithmConfig) or not _to_rollout(algorithm.loss.options):
         return []
     return [
         Problem(
             "",
             f"algorithm.rejections.{index}",
-            f"loss {algorithm.loss.name} has the ratio to the rollout policy in it: the weights of {one.name} would count it twice",
+            f"loss {algorithm.loss.name} has the ratio to the rollout policy in it: the weights of {one.name} would count it twice; "
+            "leave it out",
         )
         for index, one in enumerate(algorithm.rejections)
-        if one.name in ("tis", "icepop", "mis", "seq_mask_tis")
+        if one.name.rpartition("/")[2] in _WEIGHTS
     ]
+
+
+def _to_rollout(options: object) -> bool:
+    return isinstance(options, RolloutIsConfig) or (isinstance(options, AipoConfig) and options.behaviour == "rollout")

@@ -56,12 +56,18 @@ class AipoConfig:
     cap: float = attrs.field(
         default=2.0, validator=attrs.validators.gt(0.0), metadata={"help": "the weight is at most this; 2 to 10 in the paper"}
     )
+    behaviour: Literal["rollout", "old"] = attrs.field(
+        default="rollout",
+        metadata={"help": "the policy that the ratio is taken to: the rollout engine's, or the old one (Cosmos-RL)"},
+    )
     differentiable: bool = attrs.field(
         default=False, metadata={"help": "the gradient goes through the ratio and stops at the cap, as in Cosmos-RL"}
     )
 
     def formula(self) -> str:
-        return f"l = -min(w, {self.cap:g}) A" if self.differentiable else f"l = -sg(min(w, {self.cap:g})) A log pi"
+        ratio = "w = pi/mu" if self.behaviour == "rollout" else "w = pi/pi_old"
+        weight = f"min(w, {self.cap:g})"
+        return f"l = -{weight} A, {ratio}" if self.differentiable else f"l = -sg({weight}) A log pi, {ratio}"
 
 
 @attrs.frozen(kw_only=True)
@@ -117,9 +123,13 @@ class Aipo(AlgorithmConfig):
 
 @attrs.frozen(kw_only=True)
 class Topr(AlgorithmConfig):
-    """TOPR (2503.14286): good samples are imitated, bad ones pushed away with a truncated weight. Rewards are good above 0, bad below."""
+    """TOPR (2503.14286): good samples are imitated, bad ones pushed away with a truncated weight. Rewards are good above 0, bad below.
+
+    The gradient is that of whole sequences' log-probabilities: the sum over tokens.
+    """
 
     advantage: Selection = component(
         "advantage", "group_norm", help="how rewards become per-token advantages", mean_level="none", std_level="none"
     )
     loss: Selection = component("loss", "topr", help=_LOSS)
+    aggregation: Selection = component("aggregation", "seq-mean-token-sum", help="sum over tokens, mean over sequences")

@@ -1,14 +1,15 @@
 """TOPR: tapered off-policy REINFORCE (2503.14286, eq. 6).
 
-With r the ratio of pi to pi_old, of the whole sequence in the paper,
+With r the ratio of pi to pi_old, of the whole sequence in the paper (whose denominator is the policy that sampled: `proximal: rollout`),
 
     good samples:  l_t = -positive_weight A_t log pi(t)
     bad samples:   l_t = -negative_weight sg(min(r, cap)) A_t log pi(t)
 
-A sample is good when its reward is above 0 (`sign: advantage`: when A_t > 0). The paper's rewards are +1 and -1 and are the advantages;
+A sample is good when its reward is above 0 (`sign: advantage`: when A_t > 0); a reward of 0, whose gradient is 0 in the paper, is bad here
+when some baseline gives it an advantage. The paper's rewards are +1 and -1 and are the advantages;
 a weight for bad samples is what keeps off-policy learning stable, since pushing a sample away has no end.
 
-Where others differ: ROLL takes the ratio token by token (`level: token`).
+Where others differ: ROLL takes the ratio token by token (`level: token`), and the mean over tokens and sequences for the paper's sum over tokens.
 """
 
 from __future__ import annotations
