@@ -60,10 +60,10 @@ async def train_online(
     for step in range(start.step + 1, settings.steps + 1):
         metrics, groups = await train_one_step(parts, session, feed, step)
         skipped_in_a_row = skipped_in_a_row + 1 if metrics["optim/skipped"] else 0
-        if _due(step, parts.file.eval.every, last=settings.steps):
+        if due(step, parts.file.eval.every, last=settings.steps):
             metrics |= await _evaluate(parts, session, held_out, step=step)
         session.log(step, metrics)
-        if _due(step, settings.log_samples_every, last=settings.steps):
+        if due(step, settings.log_samples_every, last=settings.steps):
             session.journal.log_samples(step, groups)
 
         reason = session.reason_to_stop(step, metrics)
@@ -71,7 +71,7 @@ async def train_online(
             message = f"step {step}: the gradient was not finite {skipped_in_a_row} times in a row; lower train_engine.lr"
             raise RunError(message)
         last = reason is not None or step == settings.steps
-        if _due(step, parts.file.checkpoint.every) or (last and (parts.file.checkpoint.at_end or reason)):
+        if due(step, parts.file.checkpoint.every) or (last and (parts.file.checkpoint.at_end or reason)):
             session.save(parts.save, _position(parts.objective, feed, step))
         if reason is not None:
             return reason
@@ -159,5 +159,6 @@ def _position(objective: PolicyObjective, feed: PromptFeed, step: int) -> Positi
     )
 
 
-def _due(step: int, every: int, *, last: int | None = None) -> bool:
+def due(step: int, every: int, *, last: int | None = None) -> bool:
+    """Every so many steps (0: never), and at the last one."""
     return every > 0 and (step % every == 0 or step == last)
