@@ -47,6 +47,7 @@ CASES = [
     ("cispo", {"clip_high": 0.3}),
     ("cispo", {"clip_low": 0.2, "clip_high": 0.28}),
     ("cispo", {"clip_low": 0.5, "clip_high": 1.2, "bounds": "absolute"}),
+    ("cispo", {"tau": 0.3}),
     ("aipo", {"cap": 1.2}),
     ("aipo", {"cap": 1.2, "differentiable": True}),
     ("aipo", {"cap": 1.2, "differentiable": True, "behaviour": "old"}),
@@ -84,7 +85,8 @@ def reference(case):
             low, high = config.clip_low, config.clip_high
             if config.bounds == "relative":
                 low, high = 1 - low if low is not None else 0.0, 1 + high
-            return -min(max(math.exp(p.item() - row["old_logprobs"][at].item()), low), high) * a * p
+            shift = p.item() - row["old_logprobs"][at].item()
+            return -min(max(math.exp(shift), low), high) * (a - config.tau * shift) * p
         below = "old_logprobs" if options.get("behaviour") == "old" else "rollout_logprobs"
         w = torch.exp(p - row[below][at])
         if name == "rollout_is":

@@ -30,17 +30,24 @@ def load(tmp_path, algorithm):
     return load_run_file(file).algorithm.options
 
 
-CASES = [0.0, 0.1, 2.0]
+CASES = [(0.0, "sequence"), (0.1, "sequence"), (2.0, "sequence"), (0.1, "token"), (2.0, "token")]
 
 
-def make(beta):
-    return Dro(DroConfig(beta=beta))
+def make(case):
+    return Dro(DroConfig(beta=case[0], level=case[1]))
 
 
-def reference(beta):
-    """Token by token."""
-    names = ("logprobs", "old_logprobs", "advantages")
-    return lambda row: [-a * p + beta / 2 * (p - q) ** 2 for p, q, a in zip(*(row[name] for name in names), strict=True)]
+def reference(case):
+    """Sequence by sequence: the papers' -A log pi(y) + beta/2 (log pi(y) / pi_old(y))^2, its square in equal shares; or token by token."""
+    beta, level = case
+
+    def losses(row):
+        shifts = [p - q for p, q in zip(row["logprobs"], row["old_logprobs"], strict=True)]
+        whole = beta / 2 * sum(shifts) ** 2 / len(shifts)
+        held = [whole if level == "sequence" else beta / 2 * x**2 for x in shifts]
+        return [-a * p + penalty for p, a, penalty in zip(row["logprobs"], row["advantages"], held, strict=True)]
+
+    return losses
 
 
 @pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum-norm", "prompt-mean"])
@@ -68,24 +75,34 @@ def test_value_and_gradient_are_those_of_the_paper(case):
     assert_equals_reference(make(case), reference(case))
 
 
-def test_the_gradient_is_kimi_k2s():
-    """-(A - beta · sg(x)) at a log-ratio x of 0.5."""
+@pytest.mark.parametrize("level", ["sequence", "token"])
+def test_the_gradient_is_kimi_k2s(level):
+    """-(A - beta · sg(x)) at a log-ratio of 0.5 for each token, x being the sequence's or the token's."""
     batch = in_double(random_batch(1))
     batch = batch.with_tokens(old_logprobs=batch["logprobs"] - 0.5)
-    expected = -(batch["advantages"] - 0.2 * 0.5)
+    counts = torch.stack([batch.loss_mask[batch.sequence_ids == s].sum() for s in range(batch.num_sequences)])
+    x = 0.5 * (counts[batch.sequence_ids] if level == "sequence" else 1)
+    expected = -(batch["advantages"] - 0.2 * x)
 
-    assert torch.allclose(value_and_gradient(make(0.2), batch)[1], expected.where(batch.loss_mask, 0.0))
+    assert torch.allclose(value_and_gradient(make((0.2, level)), batch)[1], expected.where(batch.loss_mask, 0.0))
 
 
-@pytest.mark.parametrize(
-    ("name", "std", "aggregation"), [("dro", "group", "token-mean"), ("kimi", "none", "seq-mean-token-mean")]
-)
-def test_algorithms(tmp_path, name, std, aggregation):
-    """One loss, two settings around it."""
+@pytest.mark.parametrize("level", ["sequence", "token"])
+def test_at_the_old_policy_it_is_reinforce(level):
+    """The square has no gradient where the log-ratio is 0, however large beta is."""
+    batch = in_double(random_batch(1))
+    batch = batch.with_tokens(old_logprobs=batch["logprobs"])
+
+    assert torch.allclose(value_and_gradient(make((50.0, level)), batch)[1], -batch["advantages"].where(batch.loss_mask, 0.0))
+
+
+@pytest.mark.parametrize(("name", "std"), [("dro", "group"), ("kimi", "none")])
+def test_algorithms(tmp_path, name, std):
+    """One loss of whole sequences, two advantages."""
     options = load(tmp_path, name)
 
-    assert (options.loss.name, options.loss.options.beta) == ("dro", 0.1)
-    assert (options.advantage.options.std_level, options.aggregation.name) == (std, aggregation)
+    assert (options.loss.name, options.loss.options.beta, options.loss.options.level) == ("dro", 0.1, "sequence")
+    assert (options.advantage.options.std_level, options.aggregation.name) == (std, "seq-mean-token-sum")
 
 
 def test_beta_is_asked_for(tmp_path):

@@ -29,6 +29,14 @@ class CispoConfig:
         metadata={"help": "absolute: the weight lies between clip_low and clip_high themselves, as in TRL and ScaleRL"},
     )
 
+    tau: float = attrs.field(
+        default=0.0,
+        validator=_not_negative,
+        metadata={
+            "help": "takes tau times the log-ratio from the advantage (Kimi-K2's hold on the policy, as in ART); 0: none"
+        },
+    )
+
     @property
     def low(self) -> float:
         if self.clip_low is None:
@@ -46,7 +54,8 @@ class CispoConfig:
             raise ValueError(message)
 
     def formula(self) -> str:
-        return f"l = -sg(clip(r, {self.low:g}, {self.high:g})) A log pi"
+        advantage = "A" if self.tau == 0 else f"(A - {self.tau:g} sg(log r))"
+        return f"l = -sg(clip(r, {self.low:g}, {self.high:g})) {advantage} log pi"
 
 
 @attrs.frozen(kw_only=True)

@@ -31,7 +31,7 @@ def core_rl_losses() -> list[Component]:
             target="core_rl_dro.dro:Dro",
             config="core_rl_dro.config:DroConfig",
             summary="policy gradient with a squared log-ratio in place of a clip",
-            formula="l = -A log pi + beta/2 (log pi - log pi_old)^2",
+            formula="l = -A log pi + beta/(2 L_i) (sum_t log pi - log pi_old)^2",
             paper="2405.19107",
         )
     ]
