@@ -11,9 +11,11 @@ from core_rl.config.algorithm import KlConfig
 from core_rl.config.teacher import TeacherTokens
 from core_rl.errors import ModelError, RunError
 from core_rl.hf.spec import ModelSpec
-from core_rl.loops.teacher import InTrainEngine, Teacher, shared_vocabulary
+from core_rl.loops.teacher import Teacher, shared_vocabulary
+from core_rl.loops.teacher_scorers import InRolloutEngine, InTrainEngine
 from core_rl.numerics.aggregation import Aggregator
 from core_rl.objective import PolicyObjective
+from core_rl.roles.rollout import Scores
 from core_rl.testing.batches import random_batch
 from core_rl.testing.invariance import gradient
 from core_rl_grpo.config import PpoClipConfig
@@ -115,6 +117,58 @@ def test_setup_and_close_reach_the_engine():
     teacher.close()
 
     assert model.calls == ["setup", "close"]
+
+
+class Sampler:
+    """As much of a rollout engine as a teacher needs, on the same table."""
+
+    def __init__(self, model):
+        self.model = model
+        self.requests = []
+
+    async def start(self):
+        self.requests.append("start")
+
+    async def close(self):
+        self.requests.append("close")
+
+    async def score(self, request):
+        self.requests.append(request)
+        rows = self.model.table[torch.tensor(request.tokens[:-1])]
+        best = rows.topk(request.top_k)
+        return Scores(
+            logprobs=[0.0, *rows.gather(1, torch.tensor(request.tokens[1:])[:, None])[:, 0].tolist()],
+            topk_ids=[[], *best.indices.tolist()],
+            topk_logprobs=[[], *best.values.tolist()],
+        )
+
+
+@pytest.mark.parametrize("tokens", [None, TeacherTokens(top_k=4)])
+def test_a_rollout_engine_says_the_same(tokens):
+    """Request by request, in the tokens' own places, and nothing of a sequence that is wholly masked."""
+    batch, _, model, expected = annotated(tokens)
+    sampler = Sampler(model)
+    teacher = Teacher(scorer=InRolloutEngine(engine=sampler, temperature=0.5), tokens=tokens, vocabulary=VOCABULARY)
+    found = asyncio.run(teacher.annotate(batch, Bigrams(1)))
+    scored = batch.sequence_ids[batch.loss_mask].unique()
+
+    for name in ("teacher_logprobs", *(("gather_ids", "teacher_gathered") if tokens else ())):
+        assert torch.allclose(found[name], expected[name]), name
+    assert [request.tokens for request in sampler.requests] == [batch.select([s]).tokens.tolist() for s in scored.tolist()]
+    assert len(scored) < batch.num_sequences
+    assert {request.temperature for request in sampler.requests} == {0.5}
+
+
+def test_a_rollout_engine_is_started_and_closed_in_the_loop():
+    """Where its tasks live."""
+    sampler = Sampler(Bigrams(1))
+    teacher = Teacher(scorer=InRolloutEngine(engine=sampler, temperature=1.0), tokens=None, vocabulary=VOCABULARY)
+    teacher.setup()
+    asyncio.run(teacher.start())
+    asyncio.run(teacher.stop())
+    teacher.close()
+
+    assert sampler.requests == ["start", "close"]
 
 
 def spec(characters, **config):

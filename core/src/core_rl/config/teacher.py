@@ -70,6 +70,12 @@ def _teacher(algorithm: AlgorithmConfig, teacher: TeacherConfig) -> Iterator[tup
         yield "algorithm.teacher.model", "which teacher? give `path`: a folder, a hub name, or the model folder of another run"
     if teacher.train_engine is not None and teacher.rollout_engine is not None:
         yield "algorithm.teacher", "one engine computes the teacher: give train_engine or rollout_engine, not both"
+    if teacher.rollout_engine is not None and not _scores(teacher.rollout_engine):
+        yield "algorithm.teacher.rollout_engine", f"{teacher.rollout_engine.name} does not provide scoring: take a train_engine"
+
+
+def _scores(rollout_engine: Selection) -> bool:
+    return rollout_engine.component is None or "scoring" in rollout_engine.component.provides
 
 
 def _engines(run_file: RunFile, teacher: TeacherConfig, tokens: TeacherTokens) -> Iterator[tuple[str, str]]:

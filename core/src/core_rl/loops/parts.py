@@ -80,6 +80,18 @@ class Parts:
         if self.teacher is not None:
             self.teacher.setup()
 
+    async def start(self) -> None:
+        """After `setup`: a rollout engine may share the train engine's weights."""
+        await self.rollout.start()
+        if self.teacher is not None:
+            await self.teacher.start()
+
+    async def stop(self) -> None:
+        """Also where `start` failed half-way."""
+        await self.rollout.close()
+        if self.teacher is not None:
+            await self.teacher.stop()
+
     def save(self, path: Path) -> None:
         """What `load` needs of every engine that learns. `path` is an empty folder."""
         self.train.save(path)

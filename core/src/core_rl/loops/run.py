@@ -96,12 +96,12 @@ async def _train(
     parts.setup()
     if checkpoint is not None:
         parts.load(checkpoint.path)
-    await parts.rollout.start()
     try:
+        await parts.start()
         session.hooks.core_rl_run_start(run=info)
         return await train_online(parts, session, prompts=prompts, held_out=held_out, start=start)
     finally:
-        await parts.rollout.close()
+        await parts.stop()
 
 
 def _load_data(file: RunFile) -> tuple[Sequence[Prompt], Sequence[Prompt]]:

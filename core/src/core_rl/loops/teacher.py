@@ -5,7 +5,7 @@ N tokens of a batch, K tokens in each token's place (`core_rl.config.teacher`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
@@ -15,6 +15,8 @@ from core_rl.errors import ModelError, RunError
 from core_rl.hf.load import load_config
 from core_rl.hf.tokenizer import load_tokenizer
 from core_rl.loops.engines import train_engine
+from core_rl.loops.teacher_scorers import InRolloutEngine, InTrainEngine
+from core_rl.roles.rollout import RolloutContext
 from core_rl.roles.train import TrainContext
 
 if TYPE_CHECKING:
@@ -23,48 +25,9 @@ if TYPE_CHECKING:
     from core_rl.config.teacher import TeacherTokens
     from core_rl.data.batch import PackedBatch
     from core_rl.hf.spec import ModelSpec
+    from core_rl.loops.teacher_scorers import Scorer
     from core_rl.roles.parts import Launcher
     from core_rl.roles.train import TrainEngine
-
-
-class Scorer(Protocol):
-    """Whoever computes the teacher."""
-
-    def setup(self) -> None: ...
-
-    async def start(self) -> None: ...
-
-    async def score(self, batch: PackedBatch, *, top_k: int | None = None) -> dict[str, torch.Tensor]:
-        """As `TrainEngine.forward` with the output `logprobs`."""
-        ...
-
-    async def stop(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-@attrs.frozen(kw_only=True)
-class InTrainEngine:
-    """A frozen model in a train engine of its own."""
-
-    engine: TrainEngine
-
-    def setup(self) -> None:
-        self.engine.setup()
-
-    async def start(self) -> None:
-        """`setup` has done it."""
-
-    async def score(self, batch: PackedBatch, *, top_k: int | None = None) -> dict[str, torch.Tensor]:
-        if top_k is None:  # an engine that provides no topk_logprobs need not know the word
-            return self.engine.forward(batch, ["logprobs"])
-        return self.engine.forward(batch, ["logprobs"], top_k=top_k)
-
-    async def stop(self) -> None:
-        """`close` does it."""
-
-    def close(self) -> None:
-        self.engine.close()
 
 
 @attrs.frozen(kw_only=True)
@@ -128,15 +91,21 @@ def make_teacher(file: RunFile, algorithm: AlgorithmConfig, teacher: TeacherConf
             f"algorithm.loss: it asks for {tokens}, and student and teacher share {vocabulary}: set top_k: null for all of them"
         )
         raise ModelError(message)
-    context = TrainContext(
-        model=teacher.model,
-        seed=file.run.seed,
-        total_steps=1,
-        temperature=file.sampling.temperature or 1.0,
-        frozen=True,
-    )
-    engine = train_engine(teacher.train_engine or file.train_engine, launcher, context)
-    return Teacher(scorer=InTrainEngine(engine=engine), tokens=tokens, vocabulary=vocabulary)
+    scorer = _scorer(file, teacher, launcher)
+    return Teacher(scorer=scorer, tokens=tokens, vocabulary=vocabulary)
+
+
+def _scorer(file: RunFile, teacher: TeacherConfig, launcher: Launcher) -> Scorer:
+    temperature = file.sampling.temperature or 1.0
+    if teacher.rollout_engine is not None:
+        chosen = teacher.rollout_engine
+        assert chosen.component is not None
+        engine: Any = launcher.rollout_engine(
+            chosen.component, chosen.options, RolloutContext(model=teacher.model, seed=file.run.seed)
+        )
+        return InRolloutEngine(engine=engine, temperature=temperature)
+    context = TrainContext(model=teacher.model, seed=file.run.seed, total_steps=1, temperature=temperature, frozen=True)
+    return InTrainEngine(engine=train_engine(teacher.train_engine or file.train_engine, launcher, context))
 
 
 def shared_vocabulary(policy: ModelSpec, teacher: ModelSpec) -> int:
