@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from core_rl.config.load import load_run_file
+from core_rl.config.offline import OfflineConfig
 from core_rl.config.selection import select
 from core_rl.data.sample import Message, Prompt, Sample
 from core_rl.errors import CheckpointError, DataError
 from core_rl.hf.spec import ModelSpec
 from core_rl.loops.evaluate import evaluate
 from core_rl.loops.journal import sample_row
+from core_rl.loops.offline_evaluate import evaluate_rows
+from core_rl.loops.offline_parts import assemble_offline, assemble_sampling
+from core_rl.loops.offline_reference import references_of
 from core_rl.loops.parts import Parts, assemble
 from core_rl.plugins.build import build
 from core_rl.plugins.catalogue import Catalogue
@@ -32,9 +36,11 @@ Result = TypeVar("Result")
 def evaluate_target(
     target: Path, overrides: Sequence[str], *, step: int | None
 ) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    """Metrics on the held-out prompts, and a row for each completion."""
+    """Metrics on the held-out prompts, and a row for each completion; of an offline run the loss on held-out rows."""
     file, checkpoint = _open(target, overrides, step)
     held_out = load_held_out(file)
+    if isinstance(file.algorithm.options, OfflineConfig):
+        return _evaluate_offline(file, checkpoint, held_out), []
 
     async def work(parts: Parts) -> tuple[dict[str, float], list[dict[str, Any]]]:
         metrics, groups = await evaluate(parts, held_out)
@@ -68,15 +74,15 @@ def generate_from(
     return asyncio.run(_with_engines(file, checkpoint, work))
 
 
-def load_held_out(file: RunFile) -> Sequence[Prompt]:
-    """The prompts of `eval_data`, or of the eval split of `data`.
+def load_held_out(file: RunFile) -> Sequence[Any]:
+    """The rows of `eval_data`, or of the eval split of `data`.
 
     Raises:
         DataError: there are none.
     """
-    held_out: Sequence[Prompt] = build(file.eval_data or file.data).load("eval", file.run.seed)
+    held_out: Sequence[Any] = build(file.eval_data or file.data).load("eval", file.run.seed)
     if len(held_out) == 0:
-        message = "eval_data: there are no held-out prompts; give eval_data, an eval split in data, or eval.every: 0"
+        message = "eval_data: there are no held-out rows; give eval_data, an eval split in data, or eval.every: 0"
         raise DataError(message)
     return held_out
 
@@ -105,8 +111,21 @@ def _open(target: Path, overrides: Sequence[str], step: int | None) -> tuple[Run
     return load_run_file(target, overrides), None
 
 
-async def _with_engines(file: RunFile, checkpoint: Path | None, work: Callable[[Parts], Awaitable[Result]]) -> Result:
-    parts = assemble(file)
+def _evaluate_offline(file: RunFile, checkpoint: Path | None, held_out: Sequence[Any]) -> dict[str, float]:
+    parts = assemble_offline(file)
+    try:
+        parts.setup()
+        if parts.precomputes_reference:  # of the weights as they start; those of a run are in its folder
+            held_out = references_of(parts, held_out)
+        if checkpoint is not None:
+            parts.load(checkpoint)
+        return evaluate_rows(parts, held_out)
+    finally:
+        parts.close()
+
+
+async def _with_engines(file: RunFile, checkpoint: Path | None, work: Callable[[Any], Awaitable[Result]]) -> Result:
+    parts = assemble_sampling(file) if isinstance(file.algorithm.options, OfflineConfig) else assemble(file)
     try:
         parts.train.setup()  # the critic and the teacher have no part in this
         if checkpoint is not None:

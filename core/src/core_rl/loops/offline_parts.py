@@ -10,7 +10,8 @@ import attrs
 
 from core_rl.config.offline import OfflineConfig
 from core_rl.config.offline_checks import heads_of, needs_reference
-from core_rl.loops.engines import train_engine
+from core_rl.errors import UserError
+from core_rl.loops.engines import rollout_engine, train_engine
 from core_rl.loops.parts import extra_losses
 from core_rl.plugins.build import build
 from core_rl.roles.train import TrainContext
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from core_rl.data.encode import Encoder
     from core_rl.hf.tokenizer import Tokenizer
     from core_rl.objective_offline import OfflineObjective
-    from core_rl.roles.parts import Launcher
+    from core_rl.roles.parts import Launcher, WeightTransport, Workflow
+    from core_rl.roles.rollout import RolloutEngine
     from core_rl.roles.train import Aggregation, TokenOutput, TrainEngine, Weights
 
 
@@ -138,3 +140,39 @@ def _context_length(file: RunFile) -> int | None:
 
     own: int | None = getattr(load_config(file.model).get_text_config(), "max_position_embeddings", None)
     return file.model.max_length or own
+
+
+@attrs.frozen(kw_only=True)
+class SamplingParts:
+    """What it takes to let the model of an offline run answer prompts."""
+
+    tokenizer: Tokenizer
+    launcher: Launcher
+    train: TrainEngine
+    rollout: RolloutEngine
+    transport: WeightTransport
+    workflow: Workflow
+
+    def close(self) -> None:
+        self.train.close()
+        self.launcher.close()
+
+
+def assemble_sampling(file: RunFile) -> SamplingParts:
+    """Raises `UserError` for a reward model, which writes nothing."""
+    from core_rl.hf.tokenizer import load_tokenizer
+
+    if heads_of(offline_of(file)) == {"values"}:
+        message = f"generate: {file.algorithm.name} trains a model that scores sequences and writes none; use it as a reward"
+        raise UserError(message)
+    launcher: Launcher = build(file.launcher)
+    context = TrainContext(model=file.model, seed=file.run.seed, total_steps=file.run.steps)
+    train = train_engine(file.train_engine, launcher, context)
+    return SamplingParts(
+        tokenizer=load_tokenizer(file.model),
+        launcher=launcher,
+        train=train,
+        rollout=rollout_engine(file, launcher, train),
+        transport=build(file.weight_transport),
+        workflow=build(file.workflow),
+    )

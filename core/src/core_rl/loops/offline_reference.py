@@ -5,8 +5,9 @@ Then no copy of the model is kept. A resumed run reads them from its folder; the
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,36 +28,44 @@ _FIELDS: dict[type, tuple[str, ...]] = {Pair: ("ref_chosen", "ref_rejected"), La
 
 
 def with_references(parts: OfflineParts, session: Session, rows: Sequence[Row], *, split: Split, folder: Path) -> Sequence[Row]:
-    """The rows with what the reference says of their completions. The engine's weights are the reference's.
-
-    Raises:
-        DataError: some rows of the data set have it and others have not, or rows of this kind have no place for it.
-    """
-    known = [_known(row) for row in rows]
-    if all(known):
-        return rows
-    if any(known):
-        lacking = next(row.id for row, has in zip(rows, known, strict=True) if not has)
-        message = f"data: row {lacking} has no reference log-probabilities, and others have: give them in all rows, or in none"
-        raise DataError(message)
+    """The rows with what the reference says of their completions, kept in the run's folder."""
     path = folder / f"reference-{split}.json"
-    if path.is_file():
-        values = json.loads(path.read_text(encoding="utf-8"))
-    else:
-        values = _computed(parts, session, rows)
-        write_atomically(path, json.dumps(values))
+    if all(map(_known, rows)):
+        return rows
+    if not path.is_file():
+        report = functools.partial(session.journal.progress, "reference")
+        write_atomically(path, json.dumps(_computed(parts, rows, report)))
+    return _joined(rows, json.loads(path.read_text(encoding="utf-8")))
+
+
+def references_of(parts: OfflineParts, rows: Sequence[Row]) -> Sequence[Row]:
+    """The same, without a folder."""
+    return rows if all(map(_known, rows)) else _joined(rows, _computed(parts, rows, lambda _done, _total: None))
+
+
+def _joined(rows: Sequence[Row], values: Sequence[list[float] | None]) -> list[Row]:
     return [
         attrs.evolve(row, **dict(zip(_fields(row), said, strict=True))) if said else row
         for row, said in zip(rows, values, strict=True)
     ]
 
 
-def _computed(parts: OfflineParts, session: Session, rows: Sequence[Row]) -> list[list[float] | None]:
-    """Of each row its sums, one for each completion; None for a row that is too long."""
+def _computed(parts: OfflineParts, rows: Sequence[Row], report: Callable[[int, int], None]) -> list[list[float] | None]:
+    """Of each row its sums, one for each completion; None for a row that is too long. The engine's weights are the reference's.
+
+    Raises:
+        DataError: some rows have them already and others have not, or rows of this kind have no place for them.
+    """
+    lacking = [row.id for row in rows if not _known(row)]
+    if len(lacking) < len(rows):
+        message = (
+            f"data: row {lacking[0]} has no reference log-probabilities, and others have: give them in all rows, or in none"
+        )
+        raise DataError(message)
     values: list[list[float] | None] = []
     size = parts.file.run.prompts_per_step
     for start in range(0, len(rows), size):
-        session.journal.progress("reference", start, len(rows))
+        report(start, len(rows))
         values += _of_rows(parts, rows[start : start + size])
     return values
 

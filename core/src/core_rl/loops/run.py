@@ -7,16 +7,20 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
 from core_rl.capabilities import check_capabilities
 from core_rl.config.load import load
+from core_rl.config.offline import OfflineConfig
 from core_rl.config.show import to_dict, to_yaml
 from core_rl.errors import CheckpointError, DataError
 from core_rl.loops.inspect import load_held_out
 from core_rl.loops.journal import Journal
+from core_rl.loops.offline import OfflinePosition, train_offline
+from core_rl.loops.offline_parts import OfflineParts, assemble_offline
+from core_rl.loops.offline_reference import with_references
 from core_rl.loops.online import Position, train_online
 from core_rl.loops.parts import assemble
 from core_rl.loops.session import INTERRUPTED, Session
@@ -30,7 +34,6 @@ from core_rl.run.signals import Interrupts
 
 if TYPE_CHECKING:
     from core_rl.config.run_file import RunFile
-    from core_rl.data.sample import Prompt
     from core_rl.loops.parts import Parts
     from core_rl.run.checkpoints import Checkpoint
 
@@ -42,21 +45,21 @@ def train(path: Path, overrides: Sequence[str], *, resume: str | None) -> int:
     loaded = load(path, overrides)
     file, catalogue = loaded.run_file, loaded.catalogue
     check_capabilities(file)
-    prompts, held_out = _load_data(file)
-    file = _with_steps(file, rows=len(prompts))
-    parts = assemble(file)
+    rows, held_out = _load_data(file)
+    file = _with_steps(file, rows=len(rows))
+    parts = assemble_offline(file) if isinstance(file.algorithm.options, OfflineConfig) else assemble(file)
     directory = _directory(file, resume)
     checkpoints = Checkpoints(directory.checkpoints, file.checkpoint)
     checkpoint = _checkpoint(checkpoints, directory) if resume else None
-    start = Position(**checkpoint.state) if checkpoint else Position()
+    resumed_from = checkpoint.step if checkpoint else None
 
-    manifest = Manifest.begin(directory, file, catalogue, resumed_from=start.step if checkpoint else None)
+    manifest = Manifest.begin(directory, file, catalogue, resumed_from=resumed_from)
     directory.write_config(to_yaml(file))
     info = RunInfo(
         name=file.run.name,
         dir=directory.path,
         config=to_dict(file),
-        resumed_from=start.step if checkpoint else None,
+        resumed_from=resumed_from,
         total_steps=file.run.steps,
     )
     journal = Journal([(selection.name, build(selection)) for selection in file.loggers])
@@ -66,9 +69,10 @@ def train(path: Path, overrides: Sequence[str], *, resume: str | None) -> int:
         session = Session(journal=journal, checkpoints=checkpoints, hooks=hooks, interrupted=interrupts.requested)
         try:
             journal.start(info)
-            reason = asyncio.run(
-                _train(parts, session, info, prompts=prompts, held_out=held_out, checkpoint=checkpoint, start=start)
-            )
+            if isinstance(parts, OfflineParts):
+                reason = _train_offline(parts, session, info, rows=rows, held_out=held_out, checkpoint=checkpoint)
+            else:
+                reason = asyncio.run(_train(parts, session, info, prompts=rows, held_out=held_out, checkpoint=checkpoint))
             status = "interrupted" if reason == INTERRUPTED else "done"
             if status == "done" and file.checkpoint.export_hf:
                 parts.train.save_hf(directory.path / "model")
@@ -88,11 +92,11 @@ async def _train(
     session: Session,
     info: RunInfo,
     *,
-    prompts: Sequence[Prompt],
-    held_out: Sequence[Prompt],
+    prompts: Sequence[Any],
+    held_out: Sequence[Any],
     checkpoint: Checkpoint | None,
-    start: Position,
 ) -> str:
+    start = Position(**checkpoint.state) if checkpoint else Position()
     parts.setup()
     if checkpoint is not None:
         parts.load(checkpoint.path)
@@ -104,12 +108,32 @@ async def _train(
         await parts.stop()
 
 
-def _load_data(file: RunFile) -> tuple[Sequence[Prompt], Sequence[Prompt]]:
-    prompts: Sequence[Prompt] = build(file.data).load("train", file.run.seed)
-    if len(prompts) == 0:
+def _train_offline(
+    parts: OfflineParts,
+    session: Session,
+    info: RunInfo,
+    *,
+    rows: Sequence[Any],
+    held_out: Sequence[Any],
+    checkpoint: Checkpoint | None,
+) -> str:
+    parts.setup()
+    if parts.precomputes_reference:
+        rows = with_references(parts, session, rows, split="train", folder=info.dir)
+        held_out = with_references(parts, session, held_out, split="eval", folder=info.dir)
+    if checkpoint is not None:
+        parts.load(checkpoint.path)
+    session.hooks.core_rl_run_start(run=info)
+    start = OfflinePosition(**checkpoint.state) if checkpoint else OfflinePosition()
+    return train_offline(parts, session, rows=rows, held_out=held_out, start=start)
+
+
+def _load_data(file: RunFile) -> tuple[Sequence[Any], Sequence[Any]]:
+    rows: Sequence[Any] = build(file.data).load("train", file.run.seed)
+    if len(rows) == 0:
         message = f"data: {file.data.name} has no rows to train on"
         raise DataError(message)
-    return prompts, load_held_out(file) if file.eval.every else ()
+    return rows, load_held_out(file) if file.eval.every else ()
 
 
 def _with_steps(file: RunFile, *, rows: int) -> RunFile:
