@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,8 +17,9 @@ from core_rl.testing.losses import (
     assert_same_for_any_split,
     assert_same_in_any_order,
     random_split,
+    value_and_gradient,
 )
-from core_rl_cov._covariance import covariance, share_of
+from core_rl_cov._covariance import covariance, drawn, share_of
 from core_rl_cov.clip_cov import ClipCov
 from core_rl_cov.config import ClipCovConfig, KlCovConfig
 from core_rl_cov.kl_cov import KlCov
@@ -117,6 +120,65 @@ def test_clip_cov_draws_from_its_band():
     assert int(few.sum()) == 1
     assert torch.equal(all_of_them, inside)
     assert not (few & ~inside).any()
+
+
+def test_samples_that_begin_alike_are_drawn_apart():
+    """Forty samples that differ from the second token on: ten first tokens, the same ten in any order of packing."""
+    batch = random_batch(0, num_groups=40, group_size=1).select([0] * 40)
+    first = batch.positions == 1
+    random = torch.Generator().manual_seed(0)
+    old = (-torch.rand(batch.num_tokens, generator=random)).masked_fill(first, -0.7)
+    batch = batch.with_loss_mask(batch.positions > 0).with_tokens(old_logprobs=old, advantages=torch.ones(batch.num_tokens))
+    chosen = drawn(batch, first, 10)
+
+    order = [7 * s % 40 for s in range(40)]
+    packed = drawn(batch.select(order), first[batch.token_indices(order)], 10)
+
+    assert int(chosen.sum()) == 10
+    assert not chosen[~first].any()
+    assert torch.equal(packed, chosen[batch.token_indices(order)])
+
+
+def test_the_draw_is_even():
+    """A fifth of two thousand tokens: of any tenth of the batch, between an eighth and four fifteenths."""
+    batch = random_batch(1, num_groups=400, group_size=2)
+    chosen = drawn(batch, batch.loss_mask, int(batch.loss_mask.sum()) // 5)[batch.loss_mask].float()
+
+    assert all(0.125 < tenth.mean() < 0.267 for tenth in chosen.chunk(10))
+
+
+@pytest.mark.parametrize("shift", [0.5, -0.5])
+def test_the_dead_regions_of_clip_cov(shift):
+    """A token out of PPO's bounds on its way further has no gradient, nor has a drawn one; all others have -r A."""
+    batch = in_double(random_batch(2, num_groups=6))
+    batch = batch.with_tokens(old_logprobs=batch["logprobs"] - shift)
+    loss = make(("clip_cov", {"ratio": 0.2, "cov_low": -9.0, "cov_high": 9.0}))
+    gone = loss.before_step(batch)["clip_cov"] | (batch["advantages"] * shift > 0) | ~batch.loss_mask
+    _, grad = value_and_gradient(loss, batch)
+
+    assert not grad[gone].any()
+    assert torch.allclose(grad[~gone], -math.exp(shift) * batch["advantages"][~gone])
+
+
+def test_kl_cov_pulls_back_from_either_side():
+    """At the old policy it is REINFORCE; beyond it a chosen token has coef · sign(x) on top of -r A, and no other token has."""
+    batch = in_double(random_batch(2, num_groups=6))
+    loss = make(("kl_cov", {"ratio": 0.3, "coef": 0.7}))
+    for shift in (0.0, 0.4, -0.4):
+        here = batch.with_tokens(old_logprobs=batch["logprobs"] - shift)
+        sign = math.copysign(1.0, shift) if shift else 0.0
+        expected = -math.exp(shift) * batch["advantages"] + 0.7 * sign * loss.before_step(here)["kl_cov"]
+
+        assert torch.allclose(value_and_gradient(loss, here)[1], expected.where(batch.loss_mask, 0.0))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_an_empty_mask_chooses_nothing(case):
+    """Nor does it fail: a step whose tokens have all been rejected."""
+    batch = random_batch(0)
+    prepared = make(case).before_step(batch.with_loss_mask(torch.zeros_like(batch.loss_mask)))
+
+    assert not prepared[case[0]].any()
 
 
 @pytest.mark.parametrize("name", ["clip_cov", "kl_cov"])

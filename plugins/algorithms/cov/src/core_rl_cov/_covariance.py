@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from core_rl.numerics.segments import broadcast, segment_sum
 from core_rl.numerics.whitening import masked_mean
 
 if TYPE_CHECKING:
@@ -31,10 +32,16 @@ def share_of(batch: PackedBatch, ratio: float) -> int:
 
 
 def drawn(batch: PackedBatch, candidates: torch.Tensor, count: int) -> torch.Tensor:
-    """[N] bool: `count` of the candidates, as if at random, and the same ones in every order of packing."""
+    """[N] bool: `count` of the candidates, as if at random, and the same ones in every order of packing.
+
+    The key of a token is a hash of what it is and where it stands. Samples of one prompt often begin alike, so that it has their whole
+    sequence in it too: else such tokens would all be drawn or none.
+    """
     where = candidates.nonzero()[:, 0]
-    logprobs, advantages = (batch[name][where].double() for name in ("old_logprobs", "advantages"))
-    key = (logprobs * 12.9898 + advantages * 78.233).sin().mul_(43758.5453).frac_()
+    logprobs = batch["old_logprobs"].double()
+    whole = segment_sum(logprobs * (1 + batch.positions), batch.cu_seqlens, batch.loss_mask)
+    own = logprobs * 12.9898 + batch["advantages"].double() * 78.233 + batch.positions * 37.719 + batch.tokens * 0.7548
+    key = (own + 94.673 * broadcast(whole, batch.cu_seqlens, batch.num_tokens))[where].sin().mul(43758.5453).frac()
     chosen = where[key.topk(min(count, where.numel())).indices]
     return torch.zeros_like(candidates).index_fill(0, chosen, value=True)
 

@@ -8,7 +8,8 @@ With r_t = pi(t) / pi_old(t), over the M tokens in the mask of an optimizer step
 
 Where this differs from the paper:
 1. The covariance is that of the old policy, so that it is known for the whole step before a batch is split: the choice cannot depend on
-   micro-batches. At the first optimizer step of a batch the two are equal.
+   micro-batches. At the first optimizer step of a batch the two are equal. verl chooses within each micro-batch, from the current policy's,
+   and leaves out tokens that the clip has taken already; these are candidates here.
 2. The draw is a hash of the token's numbers: the same tokens for the same batch, in any order.
 """
 

@@ -6,7 +6,9 @@ With x_t = log pi(t) - log pi_old(t), over the M tokens in the mask of an optimi
     I     = the max(1, floor(ratio · M)) tokens with the largest cov_t
     l_t   = -e^(x_t) A_t + coef |x_t| [t in I]
 
-As in `clip_cov` the covariance is that of the old policy. The coefficient is the paper's 1; verl's configuration has 0.1 and its function 1.
+As in `clip_cov` the covariance is that of the old policy. At pi = pi_old the penalty has no gradient: it acts from the second optimizer step of
+a batch on. The coefficient is the paper's 1, the share that of its 32B model (2e-3 for 7B); verl's configuration has 0.1 for the
+coefficient and its function 1.
 """
 
 from __future__ import annotations
