@@ -39,7 +39,9 @@ def test_dapo_is_the_papers(load):
 
     assert (dapo.advantage.name, dapo.loss.name, dapo.aggregation.name) == ("group_norm", "ppo_clip", "token-mean")
     assert (dapo.loss.options.clip_low, dapo.loss.options.clip_high, dapo.loss.options.dual_clip) == (0.2, 0.28, None)
-    assert [one.name for one in dapo.rejections] == ["zero_variance"]
+    assert [(one.name, one.options.metric, one.options.without) for one in dapo.rejections] == [
+        ("zero_variance", "reward", ("overlong",))
+    ]
     assert [one.name for one in dapo.rewards] == ["overlong"]
     assert dapo.refill == RefillConfig(max_rounds=10, oversample=1.0, when_short="train")
     assert dapo.kl.coef == 0.0

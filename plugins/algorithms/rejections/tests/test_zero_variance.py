@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 
 from core_rl.testing.batches import random_batch
@@ -11,9 +12,9 @@ from core_rl_rejections.config import ZeroVarianceConfig
 from core_rl_rejections.zero_variance import ZeroVariance
 
 
-def verdict(rewards, group, **options):
+def verdict(rewards, group, fields=None, **options):
     batch = random_batch(0, num_groups=6, group_size=1)
-    batch = batch.with_sequences(rewards=torch.tensor(rewards), group=torch.tensor(group))
+    batch = batch.with_sequences(rewards=torch.tensor(rewards), group=torch.tensor(group), **(fields or {}))
     kept = ZeroVariance(ZeroVarianceConfig(**options))(batch)
     per_sequence = [bool(kept.keep[start]) for start in batch.cu_seqlens[:-1].tolist()]
     whole = all(len(set(kept.keep[a:b].tolist())) == 1 for a, b in batch.cu_seqlens.unfold(0, 2, 1).tolist())
@@ -44,3 +45,17 @@ def test_tolerance():
 
     assert verdict(near, [0, 0, 1, 1, 1, 1])[0][0]
     assert not verdict(near, [0, 0, 1, 1, 1, 1], tolerance=0.01)[0][0]
+
+
+def test_shaping_rewards_can_be_left_out_of_the_comparison():
+    """Answers that differ in a penalty of length alone are equal without it; a failed sample is still none."""
+    names = {"rewards/math": [1.0, 1.0, 0.0, 1.0, 0.0, 1.0], "rewards/overlong": [0.0, -0.5, 0.0, 0.0, 0.0, 0.0]}
+    fields = {name: torch.tensor(values) for name, values in names.items()}
+    fields |= {f"reward_weights/{name}": torch.full((6,), 0.3) for name in ("math", "overlong")}
+    total = [0.3, 0.15, 0.0, 0.3, 0.0, math.nan]
+
+    assert verdict(total, [0, 0, 1, 1, 2, 2], fields)[0] == [True, True, True, True, False, False]
+    assert verdict(total, [0, 0, 1, 1, 2, 2], fields, without=("overlong",))[0] == [False, False, True, True, False, False]
+    assert verdict(total, [0, 0, 1, 1, 2, 2], fields, without=("overlong", "math"))[0] == [False] * 6
+    with pytest.raises(ValueError, match="only the whole sum has parts"):
+        ZeroVarianceConfig(metric="math", without=("overlong",))

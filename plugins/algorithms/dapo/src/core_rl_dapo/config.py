@@ -52,7 +52,8 @@ class Dapo(AlgorithmConfig):
     """DAPO (2503.14476): clip-higher 0.2 / 0.28, mean over tokens, dynamic sampling, overlong penalty, no KL.
 
     The paper samples 16 completions of a prompt and takes 16 optimizer steps on a batch: `group_size` and `minibatches` are yours.
-    Its overlong filtering, in place of the penalty, is `rewards: []` and the rejection `truncated`.
+    Groups are compared without the overlong penalty, by accuracy as in the paper. Its overlong filtering, in place of the penalty, is
+    `rewards: []` and the rejection `truncated`.
     """
 
     rewards: tuple[Selection, ...] = components(
@@ -61,7 +62,9 @@ class Dapo(AlgorithmConfig):
     advantage: Selection = component("advantage", "group_norm", help="how rewards become per-token advantages")
     loss: Selection = component("loss", "ppo_clip", help="the policy loss of a token", clip_low=0.2, clip_high=0.28)
     rejections: tuple[Selection, ...] = components(
-        "rejection", ("zero_variance",), help="filters and weights, applied in this order"
+        "rejection",
+        ({"name": "zero_variance", "without": ["overlong"]},),
+        help="filters and weights, applied in this order",
     )
     refill: RefillConfig | None = attrs.field(
         factory=RefillConfig,

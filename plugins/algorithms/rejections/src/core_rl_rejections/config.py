@@ -37,14 +37,24 @@ class ZeroVarianceConfig:
     metric: str = attrs.field(
         default="reward", metadata={"help": "what is compared: reward, the whole sum; or the name of one of the rewards"}
     )
+    without: tuple[str, ...] = attrs.field(
+        default=(), metadata={"help": "rewards that are left out of the sum, where they are in it; those that only shape it"}
+    )
     tolerance: float = attrs.field(
         default=1e-6,
         validator=_not_negative,
         metadata={"help": "values of a group that lie this near to each other count as equal"},
     )
 
+    @without.validator
+    def _check_sum(self, _: attrs.Attribute[Any], value: tuple[str, ...]) -> None:
+        if value and self.metric != "reward":
+            message = f"only the whole sum has parts to leave out, and metric is {self.metric}: leave one of the two out"
+            raise ValueError(message)
+
     def formula(self) -> str:
-        return f"keep a group iff max R - min R > {self.tolerance:g}, R = {self.metric}"
+        less = f" without {', '.join(self.without)}" if self.without else ""
+        return f"keep a group iff max R - min R > {self.tolerance:g}, R = {self.metric}{less}"
 
 
 @attrs.frozen(kw_only=True)

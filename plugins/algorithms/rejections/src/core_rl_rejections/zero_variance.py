@@ -2,7 +2,8 @@
 
 S sequences, N tokens. A group is kept iff max R - min R > `tolerance` over its rewards that did not fail; tokens of the
 others leave the numerator and the denominators of the loss. `algorithm.refill` samples others in their place, as DAPO does.
-R is the whole reward, or one of its parts (`metric: math`): verl's filter_groups.metric.
+R is the whole reward, one of its parts (`metric: math`, verl's filter_groups.metric), or the sum of those that are not in `without`: the
+paper compares accuracies, and a penalty of length would keep groups that differ in nothing else.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class ZeroVariance:
 
     def _values(self, batch: PackedBatch) -> torch.Tensor:
         metric = self.options.metric
+        if self.options.without:
+            return self._others(batch)
         if metric == "reward":
             return batch["rewards"]
         if f"rewards/{metric}" not in batch:
@@ -48,3 +51,12 @@ class ZeroVariance:
             )
             raise UserError(message)
         return batch[f"rewards/{metric}"]
+
+    def _others(self, batch: PackedBatch) -> torch.Tensor:
+        """[S] float64: the weighted sum of the parts that count, NaN where the whole reward failed."""
+        names = [name.removeprefix("rewards/") for name in batch.sequence_fields if name.startswith("rewards/")]
+        counted = [name for name in names if name not in self.options.without]
+        total = torch.zeros_like(batch["rewards"], dtype=torch.float64)
+        for name in counted:
+            total = total + batch[f"reward_weights/{name}"].double() * batch[f"rewards/{name}"].double().nan_to_num(0.0)
+        return total.where(batch["rewards"].isfinite(), torch.nan)
