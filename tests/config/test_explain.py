@@ -149,7 +149,7 @@ def test_an_offline_algorithm_has_its_parts():
 
     assert parts["extra_losses"].options == {"weight": 0.1}
     assert parts["minimised"].formula == "sum_t w_t l_t(dpo) + 0.1 mean_t l_t(nll)"
-    assert set(parts) == {"loss", "extra_losses", "aggregation", "rows", "minimised"}
+    assert set(parts) == {"loss", "extra_losses", "aggregation", "teacher", "rows", "minimised"}
     assert parts["rows"].options.keys() == {field.name for field in attrs.fields(OfflineConfig)} - set(parts)
     assert algorithm_line(algorithm) == "loss dpo; 0.1 · loss nll; token-mean"
 

@@ -124,12 +124,12 @@ def _needs_of_algorithm(algorithm: AlgorithmConfig) -> Iterator[_Need]:
 
 def _unmet_by_algorithm(need: _Need, algorithm: Any) -> str | None:
     """Needs that the algorithm's own settings answer."""
+    if need.name == "teacher_logprobs" and getattr(algorithm, "teacher", None) is None:
+        return f"{need.who} needs a teacher, and algorithm.teacher is null: give `teacher: {{model: {{path: …}}}}`"
     if not isinstance(algorithm, AlgorithmConfig):
         return None
     if need.name == "values" and algorithm.critic is None:
         return f"{need.who} needs values, and algorithm.critic is null: give `critic: {{}}`, or an advantage without a critic"
-    if need.name == "teacher_logprobs" and algorithm.teacher is None:
-        return f"{need.who} needs a teacher, and algorithm.teacher is null: give `teacher: {{model: {{path: …}}}}`"
     if need.name == "several_samples" and algorithm.group_size < 2:
         return f"{need.who} compares the samples of a prompt, and algorithm.group_size is 1: take at least 2"
     return None

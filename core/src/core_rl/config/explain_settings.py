@@ -13,6 +13,7 @@ import attrs
 
 from core_rl.config.explain import Part, formula_of, part_of, selected_parts
 from core_rl.config.selection import Selection
+from core_rl.config.show import plain
 
 if TYPE_CHECKING:
     from core_rl.config.algorithm import AlgorithmConfig, CriticConfig, KlConfig
@@ -57,8 +58,11 @@ def offline_parts(algorithm: OfflineConfig) -> Iterator[Part]:
     yield from selected_parts("loss", algorithm.loss)
     yield from _extra_losses(algorithm.extra_losses)
     yield from selected_parts("aggregation", algorithm.aggregation)
+    yield _teacher(algorithm)
     values = {field.name: getattr(algorithm, field.name) for field in attrs.fields(type(algorithm))}
-    settings = {name: value for name, value in values.items() if not isinstance(value, Selection | tuple)}
+    settings = {
+        name: plain(value) for name, value in values.items() if name != "teacher" and not isinstance(value, Selection | tuple)
+    }
     yield Part(
         place="rows",
         name="each once an epoch",
@@ -155,7 +159,7 @@ def _critic(critic: CriticConfig) -> Part:
     return Part(place="critic", name="values", words=words + warmup, formula=formula, paper="1707.06347", options=options)
 
 
-def _teacher(algorithm: AlgorithmConfig) -> Part:
+def _teacher(algorithm: AlgorithmConfig | OfflineConfig) -> Part:
     from core_rl.config.teacher import teacher_tokens
 
     teacher = algorithm.teacher

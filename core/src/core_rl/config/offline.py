@@ -6,6 +6,7 @@ from typing import Literal
 
 import attrs
 
+from core_rl.config.algorithm import TeacherConfig
 from core_rl.config.encoding import EncodingConfig
 from core_rl.config.selection import Selection, component, components
 
@@ -29,3 +30,4 @@ class OfflineConfig:
             "pass over the data before training (or the data set itself), which keeps no copy"
         },
     )
+    teacher: TeacherConfig | None = attrs.field(default=None, metadata={"help": "for distillation; null: none"})

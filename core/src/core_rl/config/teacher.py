@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from core_rl.config.algorithm import AlgorithmConfig
+from core_rl.config.offline import OfflineConfig
 from core_rl.plugins.selected import selected
 
 if TYPE_CHECKING:
@@ -35,14 +36,14 @@ class TeacherTokens:
         return "the whole vocabulary" if self.top_k is None else f"the {self.top_k} likeliest tokens of the {self.ids_from}"
 
 
-def asked(algorithm: AlgorithmConfig) -> list[tuple[str, TeacherTokens]]:
+def asked(algorithm: AlgorithmConfig | OfflineConfig) -> list[tuple[str, TeacherTokens]]:
     """Every loss that asks, by its path in the run file."""
     losses = {"algorithm.loss": algorithm.loss, "algorithm.extra_losses": algorithm.extra_losses}
     found = [place for path, part in losses.items() for place in selected(part, path)]
     return [(path, one.options.teacher_tokens()) for path, one in found if hasattr(one.options, "teacher_tokens")]
 
 
-def teacher_tokens(algorithm: AlgorithmConfig) -> TeacherTokens | None:
+def teacher_tokens(algorithm: AlgorithmConfig | OfflineConfig) -> TeacherTokens | None:
     """What all losses together ask for; None: nothing beside the sampled tokens."""
     return next((tokens for _, tokens in asked(algorithm)), None)
 
@@ -50,7 +51,7 @@ def teacher_tokens(algorithm: AlgorithmConfig) -> TeacherTokens | None:
 def problems(run_file: RunFile) -> Iterator[tuple[str, str]]:
     """(path, message) of every mistake that concerns the teacher. A loss without one is refused with the capabilities."""
     algorithm: Any = run_file.algorithm.options
-    if not isinstance(algorithm, AlgorithmConfig) or algorithm.teacher is None:
+    if not isinstance(algorithm, AlgorithmConfig | OfflineConfig) or algorithm.teacher is None:
         return
     yield from _teacher(algorithm, algorithm.teacher)
     requests = asked(algorithm)
@@ -62,7 +63,7 @@ def problems(run_file: RunFile) -> Iterator[tuple[str, str]]:
         yield from _engines(run_file, algorithm.teacher, tokens)
 
 
-def _teacher(algorithm: AlgorithmConfig, teacher: TeacherConfig) -> Iterator[tuple[str, str]]:
+def _teacher(algorithm: AlgorithmConfig | OfflineConfig, teacher: TeacherConfig) -> Iterator[tuple[str, str]]:
     readers = [one for _, one in selected(algorithm) if one.component and "teacher_logprobs" in one.component.needs]
     if not readers:
         yield "algorithm.teacher", "nothing reads it: take a loss or an advantage that learns from a teacher, or leave it out"
@@ -70,6 +71,9 @@ def _teacher(algorithm: AlgorithmConfig, teacher: TeacherConfig) -> Iterator[tup
         yield "algorithm.teacher.model", "which teacher? give `path`: a folder, a hub name, or the model folder of another run"
     if teacher.train_engine is not None and teacher.rollout_engine is not None:
         yield "algorithm.teacher", "one engine computes the teacher: give train_engine or rollout_engine, not both"
+    if teacher.rollout_engine is not None and isinstance(algorithm, OfflineConfig):
+        yield "algorithm.teacher.rollout_engine", "an offline run keeps no engine that samples: take a train_engine"
+        return
     if teacher.rollout_engine is not None and not _scores(teacher.rollout_engine):
         yield "algorithm.teacher.rollout_engine", f"{teacher.rollout_engine.name} does not provide scoring: take a train_engine"
 

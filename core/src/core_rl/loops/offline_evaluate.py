@@ -28,7 +28,10 @@ def evaluate_rows(parts: OfflineParts, rows: Sequence[Any]) -> dict[str, float]:
     found = parts.train.forward(batch, parts.outputs)
     nothing = torch.zeros(batch.num_tokens)
     outputs = PolicyOutputs(
-        logprobs=found.get("logprobs", nothing), entropy=found.get("entropy", nothing), values=found.get("values")
+        logprobs=found.get("logprobs", nothing),
+        entropy=found.get("entropy", nothing),
+        values=found.get("values"),
+        gathered=found.get("gathered_logprobs"),
     )
     output = parts.objective(outputs, batch)
     used = parts.aggregation.weights(batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
     from core_rl.data.encode import Encoder
     from core_rl.hf.tokenizer import Tokenizer
+    from core_rl.loops.teacher import Teacher
     from core_rl.objective_offline import OfflineObjective
     from core_rl.roles.parts import Launcher, WeightTransport, Workflow
     from core_rl.roles.rollout import RolloutEngine
@@ -49,6 +51,7 @@ class OfflineParts:
     tokenizer: Tokenizer
     launcher: Launcher
     train: TrainEngine
+    teacher: Teacher | None
     encode: Encoder
     objective: OfflineObjective
     aggregation: Aggregation
@@ -74,6 +77,8 @@ class OfflineParts:
         """With the reference's log-probabilities, and with what the losses must know of the batch as a whole."""
         if self.keeps_reference:
             batch = batch.with_tokens(ref_logprobs=self.forward(batch, "reference"))
+        if self.teacher is not None:
+            batch = asyncio.run(self.teacher.annotate(batch, self.train))
         return self.objective.prepare(batch, self.aggregation, self.forward)
 
     def forward(self, batch: PackedBatch, weights: Weights = "current") -> torch.Tensor:
@@ -82,6 +87,8 @@ class OfflineParts:
 
     def setup(self) -> None:
         self.train.setup()
+        if self.teacher is not None:
+            self.teacher.setup()
 
     def save(self, path: Path) -> None:
         self.train.save(path)
@@ -91,6 +98,8 @@ class OfflineParts:
 
     def close(self) -> None:
         self.train.close()
+        if self.teacher is not None:
+            self.teacher.close()
         self.launcher.close()
 
 
@@ -125,6 +134,7 @@ def assemble_offline(file: RunFile) -> OfflineParts:
         tokenizer=tokenizer,
         launcher=launcher,
         train=train_engine(file.train_engine, launcher, context),
+        teacher=_teacher(file, algorithm, launcher),
         encode=encode,
         objective=OfflineObjective(build(algorithm.loss), extra_losses(algorithm.extra_losses)),
         aggregation=build(algorithm.aggregation, encode.max_length or 1),
@@ -132,6 +142,14 @@ def assemble_offline(file: RunFile) -> OfflineParts:
         keeps_reference=keeps,
         precomputes_reference=reference and not keeps,
     )
+
+
+def _teacher(file: RunFile, algorithm: OfflineConfig, launcher: Launcher) -> Teacher | None:
+    if algorithm.teacher is None:
+        return None
+    from core_rl.loops.teacher import make_teacher
+
+    return make_teacher(file, algorithm, algorithm.teacher, launcher)
 
 
 def _context_length(file: RunFile) -> int | None:

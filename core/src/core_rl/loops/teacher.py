@@ -21,6 +21,7 @@ from core_rl.roles.train import TrainContext
 
 if TYPE_CHECKING:
     from core_rl.config.algorithm import AlgorithmConfig, TeacherConfig
+    from core_rl.config.offline import OfflineConfig
     from core_rl.config.run_file import RunFile
     from core_rl.config.teacher import TeacherTokens
     from core_rl.data.batch import PackedBatch
@@ -82,7 +83,9 @@ class Teacher:
         self.scorer.close()
 
 
-def make_teacher(file: RunFile, algorithm: AlgorithmConfig, teacher: TeacherConfig, launcher: Launcher) -> Teacher:
+def make_teacher(
+    file: RunFile, algorithm: AlgorithmConfig | OfflineConfig, teacher: TeacherConfig, launcher: Launcher
+) -> Teacher:
     """Raises `ModelError` for a teacher that speaks of other tokens than the policy; no model is loaded yet."""
     vocabulary = shared_vocabulary(file.model, teacher.model)
     tokens = teacher_tokens(algorithm)

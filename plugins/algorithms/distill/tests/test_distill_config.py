@@ -9,6 +9,7 @@ import pytest
 
 from core_rl.capabilities import check_capabilities
 from core_rl.config.load import load_run_file
+from core_rl.config.offline import OfflineConfig
 from core_rl.config.selection import select
 from core_rl.config.teacher import TeacherTokens, teacher_tokens
 from core_rl.errors import CapabilityError, ConfigError
@@ -57,6 +58,15 @@ def test_gkd_is_the_papers_divergence(load):
     assert teacher_tokens(algorithm) == TeacherTokens(top_k=None)
 
 
+def test_kd_is_the_forward_kl_on_conversations(load):
+    """Offline: rows of a data set, no sampling, the teacher beside them."""
+    algorithm = load("kd", "data={name: conversations, path: rows.jsonl}").algorithm.options
+
+    assert isinstance(algorithm, OfflineConfig)
+    assert (algorithm.loss.name, algorithm.loss.options.beta, algorithm.aggregation.name) == ("gjsd", 0.0, "token-mean")
+    assert teacher_tokens(algorithm) == TeacherTokens(top_k=None)
+
+
 def test_rewards_and_a_teacher_go_together(load):
     """In the advantage, or as an extra loss of another algorithm; a part within a part has its needs heard."""
     file = load("opd", "algorithm.advantage.base=group_norm", "rewards=[math]", "algorithm.loss.clip_high=0.28")
@@ -86,6 +96,11 @@ def test_rewards_and_a_teacher_go_together(load):
             "gkd",
             ("algorithm.loss.top_k=4", "algorithm.extra_losses=[{name: gjsd, top_k: 8}]"),
             r"extra_losses\[0\]: this loss asks for the 8 likeliest tokens of the teacher, and algorithm.loss for the 4",
+        ),
+        (
+            "kd",
+            ("data={name: conversations, path: rows.jsonl}", "algorithm.teacher.rollout_engine=local", "algorithm.loss.top_k=4"),
+            "an offline run keeps no engine that samples",
         ),
         ("gkd", ("algorithm.loss.top_k=1", "algorithm.loss.tail=renormalise"), "with top_k 1 both sides are 1"),
         ("gkd", ("algorithm.loss.top_k=4", "algorithm.loss.temperature=2"), "take tail: renormalise, or top_k: null"),
@@ -132,7 +147,7 @@ def test_every_component_can_be_loaded():
     """Targets and options classes are where the components say."""
     found = [*plugin.core_rl_algorithms(), *plugin.core_rl_advantages(), *plugin.core_rl_losses()]
 
-    assert [component.name for component in found] == ["opd", "gkd", "distill", "zero", "distill_kl", "gjsd"]
+    assert [component.name for component in found] == ["opd", "gkd", "kd", "distill", "zero", "distill_kl", "gjsd"]
     for component in found:
         assert load_reference(component.target)
         assert component.config is None or load_reference(component.config)()

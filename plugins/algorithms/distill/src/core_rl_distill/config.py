@@ -7,6 +7,7 @@ from typing import Any, Literal
 import attrs
 
 from core_rl.config.algorithm import AlgorithmConfig
+from core_rl.config.offline import OfflineConfig
 from core_rl.config.selection import Selection, component, select
 from core_rl.config.teacher import TeacherTokens
 
@@ -163,3 +164,13 @@ class Gkd(AlgorithmConfig):
     group_size: int = attrs.field(default=1, validator=_at_least(1), metadata={"help": "samples of each prompt"})
     advantage: Selection = component("advantage", "zero", help=_ADVANTAGE_HELP)
     loss: Selection = component("loss", "gjsd", help=_LOSS_HELP)
+
+
+@attrs.frozen(kw_only=True)
+class Kd(OfflineConfig):
+    """Knowledge distillation on a data set (1503.02531; of sequences 1606.07947): KL(teacher || student) in every place of its rows.
+
+    Supervised KD in the words of GKD (2306.13649), its lambda 0. The data's own tokens beside it: `extra_losses: [{name: nll, weight: …}]`.
+    """
+
+    loss: Selection = component("loss", "gjsd", help="the loss of a row", beta=0.0)

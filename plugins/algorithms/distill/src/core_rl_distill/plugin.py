@@ -1,4 +1,4 @@
-"""Registers the algorithms `opd` and `gkd` and their parts: the advantages `distill` and `zero`, the losses `distill_kl` and `gjsd`."""
+"""Registers the algorithms `opd`, `gkd` and `kd` and their parts: the advantages `distill` and `zero`, the losses `distill_kl` and `gjsd`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ def core_rl_algorithms() -> list[Component]:
             config="core_rl_distill.config:Gkd",
             summary="generalised knowledge distillation: Jensen-Shannon divergence to the teacher on the student's own samples",
             paper="2306.13649",
+        ),
+        Component(
+            name="kd",
+            target="core_rl_distill.config:Kd",
+            config="core_rl_distill.config:Kd",
+            summary="knowledge distillation on a data set: KL to the teacher in every place of its rows",
+            paper="1503.02531",
         ),
     ]
 
