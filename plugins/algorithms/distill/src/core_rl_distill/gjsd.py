@@ -9,7 +9,7 @@ N tokens, K tokens compared in each place. With S(v) = pi(v | before t), T(v) = 
 Where v does not run over the whole vocabulary but over K ids (`gather_ids`), `tail` says what becomes of the other tokens:
 
     rest         one more outcome, 1 - sum_v S(v) against 1 - sum_v T(v): never more than the full divergence
-    renormalise  S(v) / sum_u S(u) against T(v) / sum_u T(u)
+    renormalise  S(v) / sum_u S(u) against T(v) / sum_u T(u): how much of S lies outside is not learnt
     ignore       the sums end: not a divergence, may be negative, and for beta near 1 is lowered by moving mass out of the ids
 
 The gradient goes through S alone, and not through the choice of the samples.
