@@ -11,8 +11,8 @@ from core_rl.plugins.catalogue import Catalogue
 from core_rl.plugins.references import load_reference
 
 KINDS = ("loss", "advantage", "normaliser", "aggregation", "kl_estimator", "rejection", "resampler")
-WITHOUT_PAPER = {"grpo_loo", "reinforce", "reward_model", "sft"}
-"""Older than arXiv or than any paper one would cite; or one system's own defaults."""
+WITHOUT_PAPER = {"grpo_loo", "reinforce"}
+"""Older than arXiv, and one system's own defaults."""
 
 
 @pytest.fixture(scope="module")
