@@ -1,4 +1,8 @@
-"""From rows of an offline data set to token sequences with a mask of what is learnt. Ids are joined, never decoded."""
+"""From rows of an offline data set to token sequences with a mask of what is learnt.
+
+Where a prompt ends is known before it is a token: what is learnt and what stands around it are encoded on their own and their ids joined,
+which is what a policy reads and writes. Ids are never decoded to find it.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from core_rl.data.records import Conversation, Labelled, Pair, Text
+from core_rl.data.records import Conversation, Labelled, Pair
+from core_rl.data.rendering import Piece, ends_bare, pieces, render
 from core_rl.errors import DataError
 
 if TYPE_CHECKING:
     from core_rl.config.encoding import EncodingConfig
+    from core_rl.data.records import Text
     from core_rl.data.sample import Message
     from core_rl.hf.tokenizer import Tokenizer
 
 
 @attrs.frozen(kw_only=True)
 class Encoded:
-    """One sequence. `learnt` has one entry for each token; the first one is never learnt."""
+    """One sequence. `learnt` has one entry for each token; the first one is never learnt, the last one always."""
 
     tokens: Sequence[int]
     learnt: Sequence[bool]
@@ -46,73 +52,77 @@ class Encoder:
             DataError: the row cannot be put into tokens; or it is too long, and `too_long` is stop.
         """
         if isinstance(row, Pair):
-            prompt, sides = split_prompt(row)
-            found = [self._completion(prompt, side, row.id) for side in sides]
+            found = self._pair(row)
         elif isinstance(row, Labelled):
-            found = [self._completion(row.prompt, row.completion, row.id)]
+            found = [self._side(row.prompt, row.completion, "assistant", row.id)]
         else:
-            found = [self._conversation(row)]
-        bounded = [self._bounded(one, row.id) for one in found]
+            found = [self._side(row.prompt, row.completion, self.options.train_on, row.id)]
+        bounded = [self._bounded(self._end_scored(one), row.id) for one in found]
         return None if any(one is None for one in bounded) else [one for one in bounded if one is not None]
 
-    def _conversation(self, row: Conversation) -> Encoded:
-        if row.messages is None:
-            return self._text(row.prompt, row.text or "", row.id)
-        tokens, spans = self._spans(row.messages, row.id)
-        everything = self.options.train_on == "all"
-        learnt = [everything] * len(tokens)
-        if not everything:
-            for start, end in spans[-1:] if self.options.train_on == "last" else spans:
-                learnt[start:end] = [True] * (end - start)
-        return self._ended(tokens, learnt, last_learnt=everything or bool(spans and spans[-1][1] == len(tokens)))
+    def _pair(self, row: Pair) -> list[Encoded]:
+        prompt, sides = split_prompt(row)
+        found = [self._side(prompt, side, "assistant", row.id) for side in sides]
+        if prompt is not None:
+            return found
+        first, second = (one.tokens for one in found)  # of two whole texts, the tokens that both begin with are the prompt
+        shared = _common(first, second, most=min(len(first), len(second)) - 1)
+        return [Encoded(tokens=one.tokens, learnt=_after(max(1, shared), len(one.tokens))) for one in found]
 
-    def _completion(self, prompt: Text, completion: Text, name: str) -> Encoded:
-        if isinstance(prompt, str) and isinstance(completion, str):
-            return self._text(prompt, completion, name)
+    def _side(self, prompt: Text | None, completion: Text, train_on: str, name: str) -> Encoded:
+        if isinstance(completion, str) and isinstance(prompt, str | None):
+            return self._text(prompt, completion, train_on, name)
         if isinstance(prompt, str) or isinstance(completion, str):
             message = f"{name}: the prompt and its completion are both text or both messages, found one of each"
             raise DataError(message)
-        before = self._render(prompt, name, asks=True)
-        tokens = self._render((*prompt, *completion), name, asks=False)
-        _check_prefix(before, tokens, name)
-        return self._ended(tokens, _after(len(before), len(tokens)), last_learnt=True)
+        return self._messages(prompt or (), completion, train_on, name)
 
-    def _text(self, prompt: str | None, text: str, name: str) -> Encoded:
+    def _text(self, prompt: str | None, completion: str, train_on: str, name: str) -> Encoded:
         before = [] if prompt is None else self.tokenizer.encode(prompt)
-        tokens = [*before, *self.tokenizer.encode(text, add_special_tokens=prompt is None)]
-        if not tokens:
-            message = f"{name}: there is no token in it"
+        tokens = [*before, *self.tokenizer.encode(completion, add_special_tokens=prompt is None)]
+        if self.options.end and (not tokens[len(before) :] or tokens[-1] != self.eos):
+            tokens.append(self.eos)
+        start = 0 if train_on == "all" else len(before)
+        return self._checked(tokens, _after(max(1, start), len(tokens)), name)
+
+    def _messages(self, prompt: tuple[Message, ...], after: tuple[Message, ...], train_on: str, name: str) -> Encoded:
+        messages = (*prompt, *after)
+        if train_on == "all":
+            full = render(messages, self.tokenizer, name)
+            learnt = [Piece(full, learnt=True, bare=ends_bare(full, messages[-1]))]
+            return self._joined(learnt, ended=messages[-1]["role"] == "assistant", name=name)
+        said = [index for index in range(len(prompt), len(messages)) if messages[index]["role"] == "assistant"]
+        if not said:
+            message = f"{name}: no message after the prompt is the assistant's, so that nothing of it is learnt"
             raise DataError(message)
-        start = 0 if self.options.train_on == "all" else len(before)
-        return self._ended(tokens, _after(start, len(tokens)), last_learnt=True)
+        chosen = said if train_on == "assistant" else said[-1:]
+        return self._joined(pieces(messages, chosen, self.tokenizer, name), ended=chosen[-1] == len(messages) - 1, name=name)
 
-    def _spans(self, messages: Sequence[Message], name: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """The tokens of a conversation, and where each message of the assistant stands in them, up to its end-of-sequence token."""
-        tokens = self._render(messages, name, asks=False)
-        spans: list[tuple[int, int]] = []
-        for index, message in enumerate(messages):
-            if message["role"] != "assistant" or (self.options.train_on == "last" and index != len(messages) - 1):
-                continue
-            before = self._render(messages[:index], name, asks=True) if index else []
-            through = self._render(messages[: index + 1], name, asks=False)
-            _check_prefix(before, tokens, name)
-            _check_prefix(through, tokens, name)
-            spans.append((len(before), _last_of(self.eos, through, len(before))))
-        return tokens, spans
-
-    def _ended(self, tokens: Sequence[int], learnt: Sequence[bool], *, last_learnt: bool) -> Encoded:
-        """With an end-of-sequence token; what a template writes after the last one of a completion (a line break) is left out."""
-        tokens, learnt = list(tokens), list(learnt)
-        if last_learnt and self.eos in tokens:
-            cut = _last_of(self.eos, tokens, 0)
-            rest = tokens[cut:]
-            if len(rest) < 3 and not self.tokenizer.decode(rest).strip():
-                tokens, learnt = tokens[:cut], learnt[:cut]
-        if self.options.end and last_learnt and tokens[-1] != self.eos:
+    def _joined(self, parts: Sequence[Piece], *, ended: bool, name: str) -> Encoded:
+        """The ids of every piece, one after the other. A learnt piece ends with its last end-of-sequence token, if it has one."""
+        tokens: list[int] = []
+        learnt: list[bool] = []
+        for part in parts:
+            ids = self.tokenizer.encode(part.text, add_special_tokens=False) if part.text else []
+            over = max((place for place, token in enumerate(ids) if token == self.eos), default=len(ids) - 1)
+            tokens += ids
+            learnt += [part.learnt and place <= over for place in range(len(ids))]
+        if self.options.end and ended and parts[-1].bare:
             tokens, learnt = [*tokens, self.eos], [*learnt, True]
-        if self.scored:
-            tokens, learnt = [*tokens, self.eos], [*[False] * len(tokens), True]
-        return Encoded(tokens=tokens, learnt=[False, *learnt[1:]])
+        return self._checked(tokens, [False, *learnt[1:]], name)
+
+    def _checked(self, tokens: Sequence[int], learnt: Sequence[bool], name: str) -> Encoded:
+        """Without what stands behind the last learnt token (a template's line break): nothing reads it."""
+        if not any(learnt):
+            message = f"{name}: there is no token in it to learn; a sequence has at least two, and the first is never learnt"
+            raise DataError(message)
+        end = len(learnt) - list(learnt)[::-1].index(True)
+        return Encoded(tokens=tokens[:end], learnt=learnt[:end])
+
+    def _end_scored(self, one: Encoded) -> Encoded:
+        if not self.scored:
+            return one
+        return Encoded(tokens=[*one.tokens, self.eos], learnt=[*[False] * len(one.tokens), True])
 
     def _bounded(self, one: Encoded, name: str) -> Encoded | None:
         limit, options = self.max_length, self.options
@@ -128,30 +138,12 @@ class Encoder:
         cut = Encoded(tokens=one.tokens[:limit], learnt=one.learnt[:limit])
         return cut if any(cut.learnt) else None
 
-    def _render(self, messages: Sequence[Message], name: str, *, asks: bool) -> list[int]:
-        if self.tokenizer.chat_template is None:
-            message = f"{name}: messages need a chat template, and the tokenizer has none: give model.chat_template, or texts"
-            raise DataError(message)
-        try:
-            made: Any = self.tokenizer.apply_chat_template(list(messages), tokenize=True, add_generation_prompt=asks)
-        except Exception as error:  # a template is a program, and raises what it likes
-            message = f"{name}: the chat template refuses it: {error}"
-            raise DataError(message) from error
-        return list(made if isinstance(made, list) else made["input_ids"])
 
-
-def split_prompt(row: Pair) -> tuple[Text, tuple[Text, Text]]:
+def split_prompt(row: Pair) -> tuple[Text | None, tuple[Text, Text]]:
     """The prompt of a pair and its two completions; of whole conversations, the messages that both begin with are the prompt."""
-    if row.prompt is not None:
+    if row.prompt is not None or isinstance(row.chosen, str) or isinstance(row.rejected, str):
         return row.prompt, (row.chosen, row.rejected)
-    if isinstance(row.chosen, str) or isinstance(row.rejected, str):
-        message = f"{row.id}: a pair of texts needs a prompt; without one, chosen and rejected are lists of messages"
-        raise DataError(message)
-    shared = 0
-    for left, right in zip(row.chosen, row.rejected, strict=False):
-        if dict(left) != dict(right):
-            break
-        shared += 1
+    shared = _common([dict(one) for one in row.chosen], [dict(one) for one in row.rejected])
     prompt, chosen, rejected = row.chosen[:shared], row.chosen[shared:], row.rejected[shared:]
     if not prompt or not chosen or not rejected:
         what = "begin with different messages" if not prompt else "do not differ at their end"
@@ -160,19 +152,15 @@ def split_prompt(row: Pair) -> tuple[Text, tuple[Text, Text]]:
     return prompt, (chosen, rejected)
 
 
+def _common(first: Sequence[Any], second: Sequence[Any], *, most: int | None = None) -> int:
+    """How many items both begin with, at most `most`."""
+    shared = 0
+    for left, right in zip(first[:most], second[:most], strict=False):
+        if left != right:
+            break
+        shared += 1
+    return shared
+
+
 def _after(start: int, count: int) -> list[bool]:
     return [index >= start for index in range(count)]
-
-
-def _last_of(token: int, tokens: Sequence[int], start: int) -> int:
-    """The end of what stands before, and at, the last `token` from `start` on; all of it where there is none."""
-    return next((at + 1 for at in range(len(tokens) - 1, start - 1, -1) if tokens[at] == token), len(tokens))
-
-
-def _check_prefix(part: Sequence[int], whole: Sequence[int], name: str) -> None:
-    if list(whole[: len(part)]) != list(part):
-        message = (
-            f"{name}: the chat template writes the beginning of this conversation otherwise once more messages follow, so that the "
-            "assistant's tokens cannot be told apart: take algorithm.encoding.train_on: last (or all), or another model.chat_template"
-        )
-        raise DataError(message)

@@ -36,6 +36,20 @@ def group_micro_batches(batch: PackedBatch, max_tokens: int, *, prefix_lengths: 
     return sorted(sorted(s for i in chosen for s in pieces[i]) for chosen in first_fit_decreasing(costs, max_tokens))
 
 
+def whole_group_micro_batches(
+    batch: PackedBatch, max_tokens: int, *, prefix_lengths: Sequence[int] | None = None
+) -> list[list[int]]:
+    """The same for losses of whole groups: no group is ever cut, and one above the budget is alone."""
+    lengths = batch.lengths.tolist()
+    prefixes = [0] * len(lengths) if prefix_lengths is None else list(prefix_lengths)
+    members: dict[int, list[int]] = {}
+    for sequence, group in enumerate(batch["group"].tolist()):
+        members.setdefault(group, []).append(sequence)
+    groups = list(members.values())
+    costs = [prefixes[group[0]] + sum(lengths[s] - prefixes[s] for s in group) for group in groups]
+    return sorted(sorted(s for i in chosen for s in groups[i]) for chosen in first_fit_decreasing(costs, max_tokens))
+
+
 def shared_prefix_lengths(batch: PackedBatch) -> list[int]:
     """[S]: how many leading tokens all sequences of its group have in common, without any token of the loss mask.
 

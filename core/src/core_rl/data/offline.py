@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def pack_rows(rows: Sequence[tuple[OfflineRow, Sequence[Encoded]]]) -> PackedBatch:
     """The sequences of all rows in order, with `group` [S] the index of the row.
 
-    Pairs bring `chosen` [S] bool, and `margin` and `ref_sequence_logprobs` [S] float32 where every row has them; labelled rows
-    bring `desirable` [S] bool.
+    Pairs bring `chosen` [S] bool, and `margin` [S] float32 where every row has one; labelled rows bring `desirable` [S] bool; both
+    bring `ref_sequence_logprobs` [S] float32 where every row has them.
 
     Raises:
         DataError: there is no row.
@@ -54,12 +54,16 @@ def _of_pairs(pairs: Sequence[Pair], rows: int) -> dict[str, torch.Tensor]:
     margins = [pair.margin for pair in pairs if pair.margin is not None]
     if len(margins) == rows:
         fields["margin"] = torch.tensor(margins, dtype=torch.float32).repeat_interleave(2)
-    references = [[pair.ref_chosen, pair.ref_rejected] for pair in pairs]
-    known = [value for both in references for value in both if value is not None]
-    if len(known) == 2 * rows:
-        fields["ref_sequence_logprobs"] = torch.tensor(known, dtype=torch.float32)
-    return fields
+    return fields | _references([value for pair in pairs for value in (pair.ref_chosen, pair.ref_rejected)])
 
 
 def _of_labelled(labelled: Sequence[Labelled], rows: int) -> dict[str, torch.Tensor]:
-    return {"desirable": torch.tensor([row.desirable for row in labelled])} if len(labelled) == rows else {}
+    if len(labelled) != rows:
+        return {}
+    desirable = {"desirable": torch.tensor([row.desirable for row in labelled])}
+    return desirable | _references([row.ref_completion for row in labelled])
+
+
+def _references(values: Sequence[float | None]) -> dict[str, torch.Tensor]:
+    known = [value for value in values if value is not None]
+    return {"ref_sequence_logprobs": torch.tensor(known, dtype=torch.float32)} if len(known) == len(values) else {}

@@ -40,11 +40,20 @@ def make_prompt(
     return Prompt(id=id, messages=messages, answer=answer, metadata=metadata)
 
 
-def _messages(content: Any, place: str) -> tuple[Message, ...]:
-    if not isinstance(content, Sequence) or isinstance(content, bytes) or not content:
-        message = f"{place}: a prompt is text or a list of messages {{role, content}}, found {_kind(content)}"
+def read_messages(content: Any, place: str, *, what: str) -> tuple[Message, ...]:
+    """Messages of any roles. `what` they are of begins the error after `place`.
+
+    Raises:
+        DataError: it is no list, an empty one, or an item is no message.
+    """
+    if not isinstance(content, Sequence) or isinstance(content, str | bytes) or not content:
+        message = f"{place}: {what} is text or a list of messages {{role, content}}, found {_kind(content)}"
         raise DataError(message)
-    messages = tuple(_message(item, f"{place}, message {number}") for number, item in enumerate(content, start=1))
+    return tuple(_message(item, f"{place}, message {number}") for number, item in enumerate(content, start=1))
+
+
+def _messages(content: Any, place: str) -> tuple[Message, ...]:
+    messages = read_messages(content, place, what="a prompt")
     if messages[-1]["role"] == "assistant":
         message = (
             f"{place}: the last message is the assistant's, so nothing is asked; a prompt ends with the user's or a tool's"

@@ -15,13 +15,14 @@ Text = str | tuple[Message, ...]
 
 @attrs.frozen(kw_only=True)
 class Conversation:
-    """One example to imitate. `messages` is the whole conversation, or `text` one piece of text; with `prompt` what is before them."""
+    """One example to imitate: `completion`, and with `prompt` what stands before it. Both are text, or both are messages.
+
+    Without `prompt` the completion is a whole text or conversation.
+    """
 
     id: str
-    messages: tuple[Message, ...] | None = None
-    text: str | None = None
-    prompt: str | None = None
-    """The text before `text`, which is not learnt."""
+    completion: Text
+    prompt: Text | None = None
     metadata: Mapping[str, Any] = attrs.field(factory=dict)
 
 
@@ -29,7 +30,7 @@ class Conversation:
 class Pair:
     """Two completions of one prompt, the first one preferred.
 
-    Without `prompt` each side is a whole conversation, and the messages that both begin with are the prompt. `margin`: by how much
+    Without `prompt` each side is whole, and what both begin with is the prompt: messages, or tokens of a text. `margin`: by how much
     (reward models). `ref_chosen` and `ref_rejected`: log-probabilities of the completions under a reference policy, summed over tokens.
     """
 
@@ -45,12 +46,13 @@ class Pair:
 
 @attrs.frozen(kw_only=True)
 class Labelled:
-    """One completion of a prompt, and whether it is a good one."""
+    """One completion of a prompt, and whether it is a good one. `ref_completion`: as those of `Pair`."""
 
     id: str
-    prompt: Text
+    prompt: Text | None
     completion: Text
     desirable: bool
+    ref_completion: float | None = None
     metadata: Mapping[str, Any] = attrs.field(factory=dict)
 
 

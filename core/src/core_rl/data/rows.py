@@ -9,16 +9,18 @@ import hashlib
 import json
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 import attrs
 
 from core_rl.data.prompts import make_prompt
-from core_rl.data.sample import Prompt
+from core_rl.data.sample import Message, Prompt
 from core_rl.errors import DataError
 from core_rl.roles.parts import Split
 from core_rl.suggest import did_you_mean
+
+Item = TypeVar("Item")
 
 PROMPT_FIELDS = ("prompt", "messages", "question", "problem")
 ANSWER_FIELDS = ("answer", "solution", "ground_truth", "label")
@@ -153,17 +155,24 @@ def held_out(prompts: Sequence[Prompt], split: Split, fraction: float, *, source
     Raises:
         DataError: that part is empty.
     """
-    chosen = [prompt for prompt in prompts if (_place_of(prompt) < fraction) == (split == "eval")]
+    return held_out_by(prompts, split, fraction, asked=lambda prompt: prompt.text or prompt.messages or (), source=source)
+
+
+def held_out_by(
+    rows: Sequence[Item], split: Split, fraction: float, *, asked: Callable[[Item], str | Sequence[Message]], source: str
+) -> list[Item]:
+    """The same for rows of any kind; `asked` is what must not be on both sides."""
+    chosen = [row for row in rows if (_place_of(asked(row)) < fraction) == (split == "eval")]
     if not chosen:
-        message = f"{source}: eval_fraction {fraction:g} of {len(prompts)} rows leaves none for the {split} split; change it"
+        message = f"{source}: eval_fraction {fraction:g} of {len(rows)} rows leaves none for the {split} split; change it"
         raise DataError(message)
     return chosen
 
 
-def _place_of(prompt: Prompt) -> float:
+def _place_of(asked: str | Sequence[Message]) -> float:
     """A number in [0, 1) that follows from what is asked, not from the row's id or answer."""
-    asked = prompt.text if prompt.text is not None else json.dumps([dict(message) for message in prompt.messages or ()])
-    return int.from_bytes(hashlib.blake2b(asked.encode(), digest_size=8).digest(), "big") / 2**64
+    text = asked if isinstance(asked, str) else json.dumps([dict(message) for message in asked])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") / 2**64
 
 
 def _prompt_field(row: Row, options: RowOptions) -> str | None:
