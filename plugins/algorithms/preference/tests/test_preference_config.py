@@ -10,6 +10,8 @@ from core_rl.errors import CapabilityError, ConfigError
 
 LOSS_TYPES = {
     "dpo": "sigmoid",
+    "cdpo": "sigmoid",
+    "ld_dpo": "sigmoid",
     "robust_dpo": "robust",
     "ipo": "ipo",
     "exo": "exo_pair",
@@ -20,6 +22,7 @@ LOSS_TYPES = {
     "apo_down": "apo_down",
     "discopop": "discopop",
     "aot": "aot",
+    "aot_unpaired": "aot_unpaired",
     "cpo": "sigmoid",
 }
 
@@ -39,6 +42,35 @@ def test_variants_are_dpo_with_another_loss_type(tmp_path, name, loss_type):
     assert (options.loss.name, options.loss.options.loss_type) == ("cpo" if name == "cpo" else "dpo", loss_type)
     assert options.aggregation.name == "prompt-mean"
     assert [one.name for one in options.extra_losses] == (["nll"] if name == "cpo" else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "beta"),
+    [
+        ("dpo", 0.1),
+        ("ipo", 0.1),
+        ("exo", 0.1),
+        ("nca", 0.01),
+        ("bco", 0.01),
+        ("sppo", 0.001),
+        ("discopop", 0.05),
+        ("aot", 0.01),
+    ],
+)
+def test_each_has_its_papers_strength(tmp_path, name, beta):
+    """beta differs by two orders of magnitude between the papers."""
+    assert load(tmp_path, name).algorithm.options.loss.options.beta == beta
+
+
+def test_an_option_of_a_variant_leaves_the_variant(tmp_path):
+    """`loss: {beta: …}` of ipo is still ipo."""
+    loss = load(tmp_path, "{name: ipo, loss: {beta: 0.3, length: mean}}").algorithm.options.loss.options
+
+    assert (loss.loss_type, loss.beta, loss.length) == ("ipo", 0.3, "mean")
+    assert (
+        loss.formula()
+        == "l = (a - b - 1/(2 beta))^2; D = beta (a - b), a = mean log pi/pi_ref of chosen, b of rejected, beta = 0.3"
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,6 +97,12 @@ def test_others_have_losses_of_their_own(tmp_path, name, aggregation, extra):
         ("{name: kto, aggregation: token-mean}", (), "labelled", r"loss kto is a mean over rows, and token-mean is another"),
         ("kto", ("run.prompts_per_step=1",), "labelled", r"run\.prompts_per_step: loss kto compares the rows of a step"),
         ("aot", ("run.prompts_per_step=1",), "pairs", r"run\.prompts_per_step: loss dpo compares the rows of a step"),
+        (
+            "{name: ld_dpo, reference: precomputed, loss: {ld_reference: true}}",
+            (),
+            "pairs",
+            r"algorithm\.reference: ld_reference weighs single tokens",
+        ),
         ("{name: kto, reference: precomputed}", (), "labelled", r"algorithm\.reference: kto scores mismatched rows"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -22,8 +23,12 @@ from .preference_batches import cut, pairs
 
 PLAIN = [name for name in FORMULAS if not name.startswith("aot")]
 SMOOTH = {"robust": 0.1, "exo_pair": 0.01}
+MORE = {"bco_pair": {"bco_shift": False}}
 CASES = [
-    *(("dpo", {"loss_type": name, "beta": 0.3, "label_smoothing": SMOOTH.get(name, 0.0)}) for name in PLAIN),
+    *(
+        ("dpo", {"loss_type": name, "beta": 0.3, "label_smoothing": SMOOTH.get(name, 0.0), **MORE.get(name, {})})
+        for name in PLAIN
+    ),
     ("dpo", {"label_smoothing": 0.2}),
     ("dpo", {"length": "mean", "beta": 2.0}),
     ("dpo", {"loss_type": "ipo", "length": "mean"}),
@@ -31,6 +36,8 @@ CASES = [
     ("dpo", {"f_divergence": "js"}),
     ("dpo", {"f_divergence": "alpha", "f_alpha": 0.3}),
     ("dpo", {"ld_alpha": 0.4}),
+    ("dpo", {"ld_alpha": 0.4, "ld_reference": True, "length": "mean"}),
+    ("dpo", {"loss_type": "ipo", "f_divergence": "alpha", "f_alpha": 2.0}),
     ("cpo", {}),
     ("cpo", {"loss_type": "hinge", "beta": 0.5}),
     ("simpo", {}),
@@ -104,10 +111,11 @@ def one_pair(case, sides):
     if name == "cpo":
         return variant(config.loss_type, *(total(policy, False) for policy, _ in sides), config)
     ratios = []
-    for policy, reference in sides:
-        tail = 1.0 if config.ld_alpha is None else config.ld_alpha
-        weighted = [x if at < shortest else tail * x for at, x in enumerate(policy)]
-        ratios.append(divergence(total(weighted, config.length == "mean") - total(reference, config.length == "mean"), config))
+    tail = 1.0 if config.ld_alpha is None else config.ld_alpha
+    for policy, frozen in sides:
+        own = [x if at < shortest else tail * x for at, x in enumerate(policy)]
+        other = [x if at < shortest or not config.ld_reference else tail * x for at, x in enumerate(frozen)]
+        ratios.append(divergence(total(own, config.length == "mean") - total(other, config.length == "mean"), config))
     return variant(config.loss_type, *ratios, config)
 
 
@@ -222,6 +230,71 @@ def test_aot_compares_quantiles_of_the_whole_batch(kind, seed, random):
     assert torch.allclose(parts.logprobs, whole.logprobs, rtol=1e-6, atol=1e-12)
 
 
+@given(seed=st.integers(0, 200), random=st.randoms(use_true_random=False))
+@settings(deadline=None, max_examples=15)
+def test_bco_shifts_by_the_mean_of_the_whole_batch(seed, random):
+    """By value and gradient against float64 loops; the mean is constant, and the split does not change it."""
+    batch = pairs(seed, 5)
+    objective = OfflineObjective(Dpo(DpoConfig(loss_type="bco_pair", beta=0.3)))
+    prepared = objective.prepare(batch, MEAN, lambda part, _="current": part["logprobs"])
+    whole = gradient(objective, MEAN, prepared)
+    parts = gradient(objective, MEAN, prepared, cut(random, 5, 2, [[2 * g, 2 * g + 1] for g in range(5)]))
+    leaves = batch["logprobs"].clone().requires_grad_()
+    ratio = [
+        sum(leaves[t] - batch["ref_logprobs"][t] for t in range(start, end) if batch.loss_mask[t])
+        for start, end in pairwise(batch.cu_seqlens.tolist())
+    ]
+    shift = sum(float(r.detach()) for r in ratio) / 10
+    signed = [0.3 * (r - shift) * (1 if good else -1) for r, good in zip(ratio, batch["chosen"].tolist(), strict=True)]
+    expected = sum(-log_sigmoid(x) for x in signed) / 5
+    expected.backward()
+
+    assert whole.loss == pytest.approx(expected.item(), rel=1e-5)
+    assert torch.allclose(whole.logprobs, leaves.grad, rtol=1e-4, atol=1e-8)
+    assert torch.allclose(parts.logprobs, whole.logprobs, rtol=1e-6, atol=1e-12)
+
+
+def test_a_far_log_ratio_still_has_a_gradient():
+    """Under the forward KL a chosen completion far below the reference is pulled up, not given up: exp goes on along its tangent."""
+    batch = pairs(0)
+    chosen = batch["chosen"][batch.sequence_ids] & batch.loss_mask
+    batch = batch.with_tokens(ref_logprobs=batch["ref_logprobs"] + 60.0 * chosen)
+    found = gradient(
+        OfflineObjective(make(("dpo", {"f_divergence": "forward_kl", "loss_type": "hinge", "beta": 1e-9}))), MEAN, batch
+    )
+
+    assert found.logprobs.isfinite().all()
+    assert (found.logprobs[chosen] < 0).all()
+
+
+def test_metrics_are_means_over_pairs():
+    """Rewards, margin, accuracy and log-probabilities of a pair by hand."""
+    batch = pairs(3, 1)
+    found = gradient(OfflineObjective(make(("dpo", {"beta": 0.5}))), MEAN, batch).metrics
+    sums = {
+        (name, bool(good)): float(part[mask].sum())
+        for name in ("logprobs", "ref_logprobs")
+        for part, mask, good in zip(
+            batch[name].split(batch.lengths.tolist()),
+            batch.loss_mask.split(batch.lengths.tolist()),
+            batch["chosen"],
+            strict=True,
+        )
+    }
+    chosen, rejected = (0.5 * (sums["logprobs", good] - sums["ref_logprobs", good]) for good in (True, False))
+
+    assert {name: value for name, value in found.items() if name.startswith(("rewards", "logps"))} == pytest.approx(
+        {
+            "rewards/chosen": chosen,
+            "rewards/rejected": rejected,
+            "rewards/margin": chosen - rejected,
+            "rewards/accuracy": float(chosen > rejected),
+            "logps/chosen": sums["logprobs", True],
+            "logps/rejected": sums["logprobs", False],
+        }
+    )
+
+
 def test_sums_that_were_known_before_stand_for_the_reference():
     """`ref_sequence_logprobs` gives what the reference's tokens give, summed and averaged."""
     batch = pairs(1)
@@ -247,7 +320,10 @@ def test_sums_that_were_known_before_stand_for_the_reference():
     [
         (DpoConfig, {"loss_type": "ipo", "label_smoothing": 0.1}, "ipo does not read label_smoothing"),
         (DpoConfig, {"loss_type": "exo_pair"}, "exo_pair needs a label_smoothing above 0"),
-        (DpoConfig, {"f_divergence": "alpha", "f_alpha": 1.0}, "at 1 the alpha divergence is the forward KL"),
+        (DpoConfig, {"f_divergence": "alpha", "f_alpha": 1.0}, "at 1 the alpha divergence is the reverse KL"),
+        (DpoConfig, {"loss_type": "nca_pair", "f_divergence": "js"}, "nca_pair does not compare differences alone"),
+        (DpoConfig, {"loss_type": "aot", "f_divergence": "js"}, "aot does not compare differences alone"),
+        (DpoConfig, {"ld_reference": True}, "nothing is weighted without ld_alpha"),
         (DpoConfig, {"beta": 0.0}, "beta"),
         (CpoConfig, {"loss_type": "hinge", "label_smoothing": 0.1}, "hinge does not read label_smoothing"),
     ],

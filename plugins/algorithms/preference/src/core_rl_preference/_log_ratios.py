@@ -56,10 +56,11 @@ class Sides:
         return cls(pairs, per_sequence[pairs.chosen], per_sequence[pairs.rejected])
 
 
-def pair_output(loss: torch.Tensor, sides: Sides, beta: float, batch: PackedBatch) -> LossOutput:
+def pair_output(loss: torch.Tensor, sides: Sides, beta: float, logprobs: torch.Tensor, batch: PackedBatch) -> LossOutput:
     """The loss [P] at every token of its pair, with the metrics that all preference losses share.
 
-    `rewards/chosen`, `rewards/rejected` (beta times what is compared), `rewards/margin`, `rewards/accuracy` (margin above 0).
+    `rewards/chosen`, `rewards/rejected` (beta times what is compared), `rewards/margin`, `rewards/accuracy` (margin above 0);
+    `logps/chosen` and `logps/rejected`, summed over tokens: both may fall while the margin grows.
     """
     chosen, rejected = beta * sides.chosen.detach(), beta * sides.rejected.detach()
     terms = {
@@ -68,10 +69,12 @@ def pair_output(loss: torch.Tensor, sides: Sides, beta: float, batch: PackedBatc
         "chosen": chosen,
         "rejected": rejected,
     }
+    logps = Sides.of(sequence_logprobs(logprobs.detach(), batch), sides.pairs)
+    metrics = {f"rewards/{name}": term for name, term in terms.items()}
+    metrics |= {"logps/chosen": logps.chosen, "logps/rejected": logps.rejected}
     count = torch.tensor(chosen.numel(), device=chosen.device)
     return LossOutput(
-        values=sides.pairs.to_tokens(loss, batch),
-        metrics={f"rewards/{name}": (term.sum(), count) for name, term in terms.items()},
+        values=sides.pairs.to_tokens(loss, batch), metrics={name: (term.sum(), count) for name, term in metrics.items()}
     )
 
 

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from core_rl_preference._log_ratios import Sides
 from core_rl_preference.kinds import smoothed
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
-    from core_rl_preference._log_ratios import Sides
     from core_rl_preference.config import DpoConfig
 
 KINDS = ("aot", "aot_unpaired")
 
 
 def with_partners(batch: PackedBatch, policy: Sides, reference: Sides, kind: str) -> PackedBatch:
-    """The batch with `aot_partner` [S]: what each sequence's own value is compared with."""
+    """The batch with `<kind>_partner` [S]: what each sequence's own value is compared with."""
     if kind == "aot":
         margins, others = policy.chosen - policy.rejected, reference.chosen - reference.rejected
         partners = partner(margins, others)
@@ -35,10 +35,10 @@ def with_partners(batch: PackedBatch, policy: Sides, reference: Sides, kind: str
     else:
         a, b = policy.chosen - reference.chosen, policy.rejected - reference.rejected
         values = (partner(a, b), partner(b, a))
-    field = torch.zeros(batch.num_sequences)
+    field = policy.chosen.new_zeros(batch.num_sequences)
     for index, value in zip((policy.pairs.chosen, policy.pairs.rejected), values, strict=True):
-        field[index] = value.float()
-    return batch.with_sequences(aot_partner=field)
+        field[index] = value
+    return batch.with_sequences(**{f"{kind}_partner": field})
 
 
 def partner(values: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
@@ -49,9 +49,9 @@ def partner(values: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
 def loss(policy: Sides, ratios: Sides, batch: PackedBatch, options: DpoConfig) -> torch.Tensor:
     """[P]"""
     beta, e = options.beta, options.label_smoothing
-    chosen, rejected = batch["aot_partner"][ratios.pairs.chosen], batch["aot_partner"][ratios.pairs.rejected]
+    partners = Sides.of(batch[f"{options.loss_type}_partner"], ratios.pairs)
     if options.loss_type == "aot":
-        return smoothed(beta * (policy.chosen - policy.rejected - chosen), e)
-    own = smoothed(beta * (ratios.chosen - chosen), e)
-    other = smoothed(beta * (rejected - ratios.rejected), e)
+        return smoothed(beta * (policy.chosen - policy.rejected - partners.chosen), e)
+    own = smoothed(beta * (ratios.chosen - partners.chosen), e)
+    other = smoothed(beta * (partners.rejected - ratios.rejected), e)
     return own + other - other.detach()  # the same terms again, for the gradient of the rejected side

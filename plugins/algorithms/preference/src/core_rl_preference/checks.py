@@ -23,12 +23,20 @@ def check(config: RunFile) -> list[Problem]:
         wanted = "prompt-mean", "pairs"
     elif isinstance(options, KtoConfig):
         wanted = "seq-mean-token-mean", "rows"
-    if wanted and algorithm.aggregation.name != wanted[0]:
-        message = f"loss {algorithm.loss.name} is a mean over {wanted[1]}, and {algorithm.aggregation.name} is another: take {wanted[0]}"
+    chosen = algorithm.aggregation.component
+    if (
+        wanted and chosen is not None and chosen.name != wanted[0]
+    ):  # an aggregation of the user's own is the user's to answer for
+        message = f"loss {algorithm.loss.name} is a mean over {wanted[1]}, and {chosen.name} is another: take {wanted[0]}"
         problems.append(Problem("", "algorithm.aggregation", message))
     compares = (isinstance(options, KtoConfig) and options.baseline == "kl") or (
         isinstance(options, DpoConfig) and options.loss_type in ("aot", "aot_unpaired")
     )
+    if isinstance(options, DpoConfig) and options.ld_reference and algorithm.reference == "precomputed":
+        message = (
+            "ld_reference weighs single tokens of the reference, and only sums are kept: take frozen, or ld_reference: false"
+        )
+        problems.append(Problem("", "algorithm.reference", message))
     if compares and config.run.prompts_per_step < 2:
         message = f"loss {algorithm.loss.name} compares the rows of a step with each other, and 1 leaves nothing to compare: take more"
         problems.append(Problem("", "run.prompts_per_step", message))

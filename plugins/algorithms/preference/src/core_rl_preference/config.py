@@ -31,6 +31,8 @@ Kind = Literal[
 ]
 SMOOTHED = ("sigmoid", "robust", "exo_pair", "aot", "aot_unpaired")
 """Kinds that read label_smoothing."""
+OF_DIFFERENCES = ("sigmoid", "robust", "hinge", "ipo", "exo_pair", "discopop")
+"""Kinds that compare a with b alone, as f-DPO does: what another divergence adds to both sides drops out."""
 FORMULAS: dict[str, str] = {
     "sigmoid": "-(1-e) log sig(D) - e log sig(-D)",
     "robust": "(-(1-e) log sig(D) + e log sig(-D)) / (1-2e)",
@@ -38,7 +40,7 @@ FORMULAS: dict[str, str] = {
     "ipo": "(a - b - 1/(2 beta))^2",
     "exo_pair": "q_w (log q_w - log(1-e)) + q_l (log q_l - log e), q_w = sig(D), q_l = sig(-D)",
     "nca_pair": "-log sig(beta a) - 1/2 log sig(-beta a) - 1/2 log sig(-beta b)",
-    "bco_pair": "-log sig(beta a) - log sig(-beta b)",
+    "bco_pair": "-log sig(beta (a - d)) - log sig(-beta (b - d))",
     "sppo_hard": "(a - 1/(2 beta))^2 + (b + 1/(2 beta))^2",
     "apo_zero": "1 - sig(beta a) + sig(beta b)",
     "apo_down": "sig(beta a) + 1 - sig(D)",
@@ -83,23 +85,47 @@ class DpoConfig:
     ld_alpha: float | None = attrs.field(
         default=None,
         validator=attrs.validators.optional(_fraction),
-        metadata={"help": "weight of tokens beyond the shorter completion's length (LD-DPO, 2409.06411); null: 1"},
+        metadata={"help": "weight of the policy's tokens beyond the shorter completion's length (LD-DPO, 2409.06411); null: 1"},
+    )
+    ld_reference: bool = attrs.field(
+        default=False, metadata={"help": "ld_alpha weighs the reference's tokens as well, as in TRL from 0.29 on"}
     )
     discopop_tau: float = attrs.field(default=0.05, validator=_positive, metadata={"help": "temperature of discopop's gate"})
+    bco_shift: bool = attrs.field(
+        default=True,
+        metadata={"help": "bco_pair compares log-ratios with the mean of the batch's, not with 0 (TRL's bco_pair: false)"},
+    )
+
+    @f_divergence.validator
+    def _check_divergence(self, _: Any, value: str) -> None:
+        if value != "reverse_kl" and self.loss_type not in OF_DIFFERENCES:
+            message = f"{self.loss_type} does not compare differences alone: take one of {', '.join(OF_DIFFERENCES)}"
+            raise ValueError(message)
 
     @f_alpha.validator
     def _check_alpha(self, _: Any, value: float) -> None:
         if self.f_divergence == "alpha" and value == 1:
-            message = "at 1 the alpha divergence is the forward KL: take f_divergence forward_kl, or another f_alpha"
+            message = "at 1 the alpha divergence is the reverse KL: take f_divergence reverse_kl, or another f_alpha"
+            raise ValueError(message)
+
+    @ld_reference.validator
+    def _check_tail(self, _: Any, value: bool) -> None:
+        if value and self.ld_alpha is None:
+            message = "nothing is weighted without ld_alpha: give it, or leave this out"
             raise ValueError(message)
 
     def formula(self) -> str:
         how = "mean" if self.length == "mean" else "sum"
-        tail = f", tokens of the longer side beyond the shorter weighted {self.ld_alpha:g}" if self.ld_alpha is not None else ""
+        whose = "" if self.ld_reference else "the policy's "
+        tail = (
+            f", {whose}tokens beyond the shorter side's length weighted {self.ld_alpha:g}" if self.ld_alpha is not None else ""
+        )
         f = "" if self.f_divergence == "reverse_kl" else f", a and b through {self.f_divergence}"
         smooth = f", e = {self.label_smoothing:g}" if self.loss_type in SMOOTHED else ""
+        shift = f", d = {'batch mean of a and b' if self.bco_shift else '0'}" if self.loss_type == "bco_pair" else ""
+        tau = f", tau = {self.discopop_tau:g}" if self.loss_type == "discopop" else ""
         where = f"D = beta (a - b), a = {how} log pi/pi_ref of chosen, b of rejected"
-        return f"l = {FORMULAS[self.loss_type]}; {where}, beta = {self.beta:g}{smooth}{f}{tail}"
+        return f"l = {FORMULAS[self.loss_type]}; {where}, beta = {self.beta:g}{smooth}{shift}{tau}{f}{tail}"
 
 
 @attrs.frozen(kw_only=True)
@@ -195,6 +221,20 @@ class Dpo(OfflineConfig):
 
 
 @attrs.frozen(kw_only=True)
+class Cdpo(Dpo):
+    """Conservative DPO: cross-entropy with labels of which a share, 0.1, is taken to be wrong."""
+
+    loss: Selection = component("loss", "dpo", help=_LOSS, label_smoothing=0.1)
+
+
+@attrs.frozen(kw_only=True)
+class LdDpo(Dpo):
+    """LD-DPO (2409.06411): tokens of the longer completion beyond the length of the shorter one count half."""
+
+    loss: Selection = component("loss", "dpo", help=_LOSS, ld_alpha=0.5)
+
+
+@attrs.frozen(kw_only=True)
 class RobustDpo(Dpo):
     """Robust DPO (2403.00409): an unbiased loss where a share of the labels is wrong."""
 
@@ -217,23 +257,23 @@ class Exo(Dpo):
 
 @attrs.frozen(kw_only=True)
 class Nca(Dpo):
-    """NCA (2402.05369): noise-contrastive alignment; the likelihood of the chosen completion is held up as well."""
+    """NCA (2402.05369): noise-contrastive alignment; the likelihood of the chosen completion is held up as well. beta 0.01."""
 
-    loss: Selection = component("loss", "dpo", help=_LOSS, loss_type="nca_pair")
+    loss: Selection = component("loss", "dpo", help=_LOSS, loss_type="nca_pair", beta=0.01)
 
 
 @attrs.frozen(kw_only=True)
 class Bco(Dpo):
-    """BCO (2404.04656) on pairs: a classifier of good against bad completions."""
+    """BCO (2404.04656) on pairs: a classifier of good against bad completions, around the mean reward. beta 0.01."""
 
-    loss: Selection = component("loss", "dpo", help=_LOSS, loss_type="bco_pair")
+    loss: Selection = component("loss", "dpo", help=_LOSS, loss_type="bco_pair", beta=0.01)
 
 
 @attrs.frozen(kw_only=True)
 class Sppo(Dpo):
-    """SPPO (2405.00675) with hard labels: log-ratios are drawn to plus and minus 1/(2 beta)."""
+    """SPPO (2405.00675) with hard labels: log-ratios are drawn to plus and minus 1/(2 beta); beta = 1/eta, 0.001."""
 
-    loss: Selection = component("loss", "dpo", help=_LOSS, loss_type="sppo_hard")
+    loss: Selection = component("loss", "dpo", help=_LOSS, loss_type="sppo_hard", beta=0.001)
 
 
 @attrs.frozen(kw_only=True)
@@ -252,16 +292,23 @@ class ApoDown(Dpo):
 
 @attrs.frozen(kw_only=True)
 class Discopop(Dpo):
-    """DiscoPOP (2406.08414): a discovered blend of logistic and exponential loss."""
+    """DiscoPOP (2406.08414): a discovered blend of logistic and exponential loss. beta and tau 0.05."""
 
-    loss: Selection = component("loss", "dpo", help=_LOSS, loss_type="discopop")
+    loss: Selection = component("loss", "dpo", help=_LOSS, loss_type="discopop", beta=0.05)
 
 
 @attrs.frozen(kw_only=True)
 class Aot(Dpo):
-    """AOT (2406.05882): the distribution of the policy's margins is above that of the reference, quantile by quantile."""
+    """AOT (2406.05882): the distribution of the policy's margins is above that of the reference, quantile by quantile. beta 0.01."""
 
-    loss: Selection = component("loss", "dpo", help=_LOSS, loss_type="aot")
+    loss: Selection = component("loss", "dpo", help=_LOSS, loss_type="aot", beta=0.01)
+
+
+@attrs.frozen(kw_only=True)
+class AotUnpaired(Dpo):
+    """AOT (2406.05882), unpaired: the distribution of chosen log-ratios is above that of rejected ones. beta 0.01."""
+
+    loss: Selection = component("loss", "dpo", help=_LOSS, loss_type="aot_unpaired", beta=0.01)
 
 
 @attrs.frozen(kw_only=True)

@@ -33,4 +33,4 @@ class Cpo:
     def __call__(self, logprobs: torch.Tensor, batch: PackedBatch) -> LossOutput:
         sides = Sides.of(sequence_logprobs(logprobs, batch), Pairs.of(batch))
         loss = KINDS[self.options.loss_type](sides.chosen, sides.rejected, self.options)
-        return pair_output(loss, sides, self.options.beta, batch)
+        return pair_output(loss, sides, self.options.beta, logprobs, batch)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Loss = Callable[[torch.Tensor, torch.Tensor, "DpoConfig"], torch.Tensor]
 
 _BOUND = 20.0
-"""Of an argument of exp, so that neither value nor gradient overflows."""
+"""Of an argument of exp; beyond it exp goes on along its tangent, so that nothing overflows and no gradient is lost."""
 
 
 def smoothed(difference: torch.Tensor, smoothing: float) -> torch.Tensor:
@@ -62,7 +62,7 @@ def nca_pair(a: torch.Tensor, b: torch.Tensor, options: DpoConfig) -> torch.Tens
 
 
 def bco_pair(a: torch.Tensor, b: torch.Tensor, options: DpoConfig) -> torch.Tensor:
-    """2404.04656, without the running mean of rewards that shifts both sides."""
+    """2404.04656; with `bco_shift` a and b come less the mean of all log-ratios of the batch (`core_rl_preference.dpo`)."""
     return -logsigmoid(options.beta * a) - logsigmoid(-options.beta * b)
 
 
@@ -82,10 +82,10 @@ def apo_down(a: torch.Tensor, b: torch.Tensor, options: DpoConfig) -> torch.Tens
 
 
 def discopop(a: torch.Tensor, b: torch.Tensor, options: DpoConfig) -> torch.Tensor:
-    """2406.08414, the log-ratio modulated loss."""
+    """2406.08414, the log-ratio modulated loss. g e^-D is one exponential: apart, they are 0 times infinity far below 0."""
     difference = options.beta * (a - b)
-    gate = torch.sigmoid(difference / options.discopop_tau)
-    return -(1 - gate) * logsigmoid(difference) + gate * (-difference).clamp(-_BOUND, _BOUND).exp()
+    inner = difference / options.discopop_tau
+    return -torch.sigmoid(-inner) * logsigmoid(difference) + tangent_exp(logsigmoid(inner) - difference)
 
 
 KINDS: Mapping[str, Loss] = {
@@ -109,10 +109,15 @@ def through_divergence(log_ratio: torch.Tensor, options: DpoConfig) -> torch.Ten
     reverse_kl u · forward_kl 1 - e^-u · js log 2 + log sigmoid(u) · alpha (e^((alpha-1) u) - 1) / (alpha - 1)
     """
     if options.f_divergence == "forward_kl":
-        return 1 - (-log_ratio).clamp(-_BOUND, _BOUND).exp()
+        return 1 - tangent_exp(-log_ratio)
     if options.f_divergence == "js":
         return math.log(2) + logsigmoid(log_ratio)
     if options.f_divergence == "alpha":
         power = options.f_alpha - 1
-        return (power * log_ratio).clamp(-_BOUND, _BOUND).expm1() / power
+        return (tangent_exp(power * log_ratio) - 1) / power
     return log_ratio
+
+
+def tangent_exp(x: torch.Tensor) -> torch.Tensor:
+    """exp(x), and beyond the bound its tangent there."""
+    return x.clamp(max=_BOUND).exp() * (1 + relu(x - _BOUND))

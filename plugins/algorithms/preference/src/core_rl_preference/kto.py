@@ -68,18 +68,20 @@ class Kto:
 
 
 def mismatched(batch: PackedBatch) -> PackedBatch:
-    """Every prompt with the completion of the next sequence: what is in the mask there, and all that follows its first token."""
-    bounds, mask = batch.cu_seqlens.tolist(), batch.loss_mask
+    """Every prompt with the completion of the next sequence: what is in the mask there, and all that follows its first token.
+
+    A long prompt before a long completion is cut where the batch's longest sequence ends: the model need not reach beyond.
+    """
+    bounds, mask, longest = batch.cu_seqlens.tolist(), batch.loss_mask, int(batch.lengths.max())
     pieces: list[torch.Tensor] = []
     masks: list[torch.Tensor] = []
     starts = [_first(mask[start:end]) for start, end in pairwise(bounds)]
     for index, first in enumerate(starts):
         other = (index + 1) % len(starts)
-        pieces += [
-            batch.tokens[bounds[index] : bounds[index] + first],
-            batch.tokens[bounds[other] + starts[other] : bounds[other + 1]],
-        ]
-        masks += [torch.zeros(first, dtype=torch.bool), mask[bounds[other] + starts[other] : bounds[other + 1]]]
+        start = bounds[other] + starts[other]
+        end = min(bounds[other + 1], start + longest - first)
+        pieces += [batch.tokens[bounds[index] : bounds[index] + first], batch.tokens[start:end]]
+        masks += [torch.zeros(first, dtype=torch.bool), mask[start:end]]
     lengths = torch.tensor([len(left) + len(right) for left, right in zip(pieces[::2], pieces[1::2], strict=True)])
     cu_seqlens = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
     offsets = torch.repeat_interleave(cu_seqlens[:-1], lengths)

@@ -38,7 +38,7 @@ class Orpo:
     def __call__(self, logprobs: torch.Tensor, batch: PackedBatch) -> LossOutput:
         sides = Sides.of(sequence_logprobs(logprobs, batch, "mean"), Pairs.of(batch))
         loss = -self.beta * logsigmoid(log_odds(sides.chosen) - log_odds(sides.rejected))
-        return pair_output(loss, sides, self.beta, batch)
+        return pair_output(loss, sides, self.beta, logprobs, batch)
 
 
 def log_odds(x: torch.Tensor) -> torch.Tensor:

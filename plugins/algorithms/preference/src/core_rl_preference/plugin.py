@@ -14,6 +14,8 @@ _PAIRS = frozenset({"pairs"})
 
 _ALGORITHMS = (
     ("dpo", "Dpo", "log-ratios to a reference, compared by a logistic", "2305.18290"),
+    ("cdpo", "Cdpo", "DPO with smoothed labels", "2305.18290"),
+    ("ld_dpo", "LdDpo", "DPO that does not reward length", "2409.06411"),
     ("robust_dpo", "RobustDpo", "DPO for labels of which a share is wrong", "2403.00409"),
     ("ipo", "Ipo", "DPO whose margin is drawn to 1/(2 beta)", "2310.12036"),
     ("exo", "Exo", "the reverse KL between the policy's and the labels' preference", "2402.00856"),
@@ -24,6 +26,7 @@ _ALGORITHMS = (
     ("apo_down", "ApoDown", "both down, rejected further", "2408.06266"),
     ("discopop", "Discopop", "a discovered blend of logistic and exponential loss", "2406.08414"),
     ("aot", "Aot", "margins above the reference's, quantile by quantile", "2406.05882"),
+    ("aot_unpaired", "AotUnpaired", "chosen log-ratios above rejected ones, quantile by quantile", "2406.05882"),
     ("cpo", "Cpo", "DPO without a reference, and the likelihood of the chosen completion", "2401.08417"),
     ("simpo", "Simpo", "average log-probabilities and a target margin; no reference", "2405.14734"),
     ("orpo", "Orpo", "fine-tuning with an odds-ratio penalty; no reference", "2403.07691"),

@@ -33,4 +33,4 @@ class Simpo:
         options = self.options
         sides = Sides.of(sequence_logprobs(logprobs, batch, "mean"), Pairs.of(batch))
         loss = smoothed(options.beta * (sides.chosen - sides.rejected) - options.margin, options.label_smoothing)
-        return pair_output(loss, sides, options.beta, batch)
+        return pair_output(loss, sides, options.beta, logprobs, batch)
