@@ -97,7 +97,7 @@ LOSSES: Mapping[str, Mapping[str, Any]] = {
     "clip_cov": {},
     "kl_cov": {},
     "gmpo": {},
-    "dro": {"beta": 0.1},
+    "dro": {"beta": 0.1, "level": "token"},
     "cispo": {},
 }
 

@@ -19,7 +19,9 @@ class DroConfig:
     )
     level: Literal["sequence", "token"] = attrs.field(
         default="sequence",
-        metadata={"help": "whose log-ratio is squared: that of the whole sequence, as in the papers, or each token's (ROLL)"},
+        metadata={
+            "help": "whose log-ratio is squared: that of the whole sequence, as in the papers, or each token's (verl, ROLL)"
+        },
     )
 
     def formula(self) -> str:

@@ -10,7 +10,7 @@ The sum over a sequence's tokens is the papers' loss of the sequence: aggregatio
 At pi = pi_old the square has no gradient. beta has no default, since no number fits all rewards.
 
 Where others differ:
-1. ROLL has the token's log-ratio: `level: token`. The hold is weaker there, by the length of the sequence where x has one sign.
+1. verl (`dro`) and ROLL (`kimi15`) have the token's log-ratio: `level: token`. The hold is weaker there, by the length of the sequence where x has one sign.
    ART takes tau · sg(x_t) from the advantage of CISPO, whose weight it keeps: `tau` of the loss `cispo`.
 2. DRO's paper learns a value function beside it; the advantage here is whatever is selected.
 """
