@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from core_rl_local._head import Head, token_logprobs
+from core_rl_local._head import Head, token_logprobs, top_logprobs
 
 M, E, V = 150, 8, 40
 
@@ -30,38 +30,51 @@ def inputs(dtype=torch.float64, *, bias=False):
     def draw(*shape):
         return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
 
-    return draw(M, E), draw(V, E), draw(V) if bias else None, torch.randint(V, (M,), generator=generator)
+    return draw(M, E), draw(V, E), draw(V) if bias else None, torch.randint(V, (M, 1), generator=generator)
 
 
-def reference(hidden, weight, bias, targets, softcap, *, temperature=1.0):
+def reference(hidden, weight, bias, ids, softcap, *, temperature=1.0):
     logits = hidden @ weight.t() + (0 if bias is None else bias)
     logits = logits if softcap is None else softcap * torch.tanh(logits / softcap)
     logits = logits / temperature
     table = logits.log_softmax(-1)
-    return table.gather(1, targets[:, None])[:, 0], -(table.exp() * table).sum(-1)
+    return table.gather(1, ids), -(table.exp() * table).sum(-1)
 
 
 @pytest.mark.parametrize("entropy_grad", [False, True])
 @pytest.mark.parametrize("softcap", [None, 2.0])
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("rows", [1, 64, 70, 150, 1000])
-def test_values_and_gradients_equal_whole_logits(rows, bias, softcap, temperature, entropy_grad):
-    """For any chunk, with and without a bias, a soft cap and a gradient through the entropy."""
-    hidden, weight, offset, targets = inputs(bias=bias)
+@pytest.mark.parametrize("shape", [(1, 0), (1, V), (70, 0), (70, 3), (1000, 0), (1000, V)])
+def test_values_and_gradients_equal_whole_logits(shape, bias, softcap, temperature, entropy_grad):
+    """For any chunk, with and without further ids, a bias, a soft cap and a gradient through the entropy."""
+    (rows, further), (hidden, weight, offset, ids) = shape, inputs(bias=bias)
+    ids = torch.cat([ids, torch.rand(M, V, generator=torch.Generator().manual_seed(2)).argsort(1)[:, :further]], 1)
     slope, bend = torch.linspace(-1, 1, M, dtype=torch.float64), torch.linspace(2, -1, M, dtype=torch.float64)
     sink = torch.zeros(V, E, dtype=torch.float64)
     head = Head(weight=weight, bias=offset, sink=sink, softcap=softcap, temperature=temperature, rows=rows)
 
-    logprobs, entropy = token_logprobs(hidden, targets, head, entropy_grad=entropy_grad)
-    (slope * logprobs + (bend * entropy if entropy_grad else 0)).sum().backward()
+    pull = torch.linspace(0.5, 2, 1 + further, dtype=torch.float64)
+    logprobs, entropy = token_logprobs(hidden, ids, head, entropy_grad=entropy_grad)
+    (slope * (logprobs @ pull) + (bend * entropy if entropy_grad else 0)).sum().backward()
     got = [logprobs, entropy, hidden.grad, sink] + ([offset.grad] if bias else [])
 
     leaves = [hidden, weight] + ([offset] if bias else [])
-    want = reference(hidden, weight, offset, targets, softcap, temperature=temperature)
-    loss = (slope * want[0] + (bend * want[1] if entropy_grad else 0)).sum()
+    want = reference(hidden, weight, offset, ids, softcap, temperature=temperature)
+    loss = (slope * (want[0] @ pull) + (bend * want[1] if entropy_grad else 0)).sum()
     for mine, theirs in zip(got, [*want, *torch.autograd.grad(loss, leaves)], strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-12, rtol=1e-10)
+
+
+@pytest.mark.parametrize("rows", [1, 70, 1000])
+def test_the_likeliest_tokens_are_those_of_whole_logits(rows):
+    """Best first, for any chunk."""
+    hidden, weight, _, _ = inputs()
+    ids, logprobs = top_logprobs(hidden.detach(), Head(weight=weight.detach(), temperature=0.7, rows=rows), 5)
+    expected = (hidden.detach() @ weight.detach().t() / 0.7).log_softmax(-1).topk(5)
+
+    assert torch.equal(ids, expected.indices)
+    torch.testing.assert_close(logprobs, expected.values)
 
 
 def test_logits_never_exist_at_once():
@@ -71,7 +84,7 @@ def test_logits_never_exist_at_once():
 
     with Largest() as largest:
         logprobs, entropy = token_logprobs(hidden, targets, head, entropy_grad=True)
-        (logprobs + entropy).sum().backward()
+        (logprobs[:, 0] + entropy).sum().backward()
 
     assert largest.elements == max(40 * V, M * E)
 

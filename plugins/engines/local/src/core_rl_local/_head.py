@@ -5,11 +5,13 @@ For hidden state h_t, logits z = (W h_t (+ b)) / temperature, target y:
     logp_t = z_y - lse(z)              d logp_t / d z = onehot(y) - p
     H_t    = -sum_v p_v log p_v        d H_t / d z    = -p (log p + H_t)
 
+and for K further ids g_tk in the same place, log p_g as for the target.
+
 Forward keeps the log-probabilities of the LAST chunk for backward and computes those of the others again, chunk by chunk: what
 fits the budget is computed once. The gradient of W is summed in place into `sink`, so that it has no second copy either.
 Sums, exponentials and log-probabilities are float32 (float64 for float64 weights), whatever the precision of the weights.
 
-M tokens to score, E hidden size, V vocabulary.
+M tokens to score, K further ids of each, E hidden size, V vocabulary.
 """
 
 from __future__ import annotations
@@ -60,48 +62,60 @@ class Head:
 
 
 def token_logprobs(
-    hidden: torch.Tensor, targets: torch.Tensor, head: Head, *, entropy_grad: bool = False
+    hidden: torch.Tensor, ids: torch.Tensor, head: Head, *, entropy_grad: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """hidden [M, E], targets [M] -> log-probabilities and entropies [M]; the entropies have a gradient if asked for."""
+    """hidden [M, E], ids [M, 1 + K], the target first -> log-probabilities [M, 1 + K] and entropies [M].
+
+    The entropies have a gradient if asked for.
+    """
     logprobs: torch.Tensor
     entropy: torch.Tensor
-    logprobs, entropy = _TokenLogprobs.apply(hidden, head.bias, targets, head, entropy_grad)  # type: ignore[no-untyped-call]
+    logprobs, entropy = _TokenLogprobs.apply(hidden, head.bias, ids, head, entropy_grad)  # type: ignore[no-untyped-call]
     return logprobs, entropy if entropy_grad else entropy.detach()
+
+
+def top_logprobs(hidden: torch.Tensor, head: Head, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """hidden [M, E] -> the k likeliest ids [M, k], best first, and their log-probabilities [M, k], without gradient."""
+    table = head.table(len(hidden))
+    pieces = [head.log_softmax(hidden[chunk], table)[0].topk(k) for chunk in _chunks(len(hidden), head.rows)]
+    return torch.cat([piece.indices for piece in pieces]), torch.cat([piece.values for piece in pieces])
 
 
 class _TokenLogprobs(torch.autograd.Function):
     @staticmethod
     def forward(  # noqa: PLR0917 - torch passes by position
-        ctx: Any, hidden: torch.Tensor, bias: torch.Tensor | None, targets: torch.Tensor, head: Head, entropy_grad: bool
+        ctx: Any, hidden: torch.Tensor, bias: torch.Tensor | None, ids: torch.Tensor, head: Head, entropy_grad: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
         del bias  # an argument for its gradient alone; `head` has it
-        table = head.table(len(targets))
-        logprobs, entropy, normalisers = (table.new_empty(len(targets)) for _ in range(3))
-        for chunk in _chunks(len(targets), head.rows):
+        table = head.table(len(ids))
+        entropy, normalisers = (table.new_empty(len(ids)) for _ in range(2))
+        logprobs = table.new_empty(ids.shape)
+        for chunk in _chunks(len(ids), head.rows):
             values, normaliser = head.log_softmax(hidden[chunk], table)
             normalisers[chunk] = normaliser[:, 0]
-            logprobs[chunk] = values.gather(1, targets[chunk, None])[:, 0]
+            logprobs[chunk] = values.gather(1, ids[chunk])
             entropy[chunk] = torch.cat([_entropy(block) for block in values.split(_BLOCK)])
-        ctx.save_for_backward(hidden, targets, entropy, normalisers)
+        ctx.save_for_backward(hidden, ids, entropy, normalisers)
         ctx.head, ctx.entropy_grad = head, entropy_grad
         ctx.table = table if ctx.needs_input_grad[0] or head.sink is not None else None
         return logprobs, entropy
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        hidden, targets, entropy, normalisers = ctx.saved_tensors
+        hidden, ids, entropy, normalisers = ctx.saved_tensors
         head: Head = ctx.head
         grad_hidden = torch.empty_like(hidden)
         grad_bias = None if head.bias is None else torch.zeros_like(head.bias)
         kept, ctx.table = ctx.table, None
-        table = head.table(len(targets)) if kept is None else kept
-        for chunk in reversed(_chunks(len(targets), head.rows)):
+        table = head.table(len(ids)) if kept is None else kept
+        for chunk in reversed(_chunks(len(ids), head.rows)):
             grad_logits = table[: chunk.stop - chunk.start]
-            if kept is None or chunk.stop < len(targets):
+            if kept is None or chunk.stop < len(ids):
                 head.log_softmax(hidden[chunk], table)
             outer = _Outer(
-                targets=targets[chunk, None],
-                logprob=grads[0][chunk, None],
+                ids=ids[chunk],
+                logprobs=grads[0][chunk],
+                total=grads[0][chunk].sum(1, keepdim=True),
                 entropy=grads[1][chunk, None] if ctx.entropy_grad else None,
                 entropy_value=entropy[chunk, None],
                 normaliser=normalisers[chunk, None],
@@ -133,10 +147,14 @@ def _entropy(log_softmax: torch.Tensor) -> torch.Tensor:
 
 @attrs.frozen(kw_only=True)
 class _Outer:
-    """What reaches the logits of a chunk from outside, each [rows, 1]: the gradients of both outputs, and what they need."""
+    """What reaches the logits of a chunk from outside: the gradients of both outputs, and what they need.
 
-    targets: torch.Tensor
-    logprob: torch.Tensor
+    `ids` and `logprobs` are [rows, 1 + K], the others [rows, 1]; `total` is the sum of `logprobs`.
+    """
+
+    ids: torch.Tensor
+    logprobs: torch.Tensor
+    total: torch.Tensor
     entropy: torch.Tensor | None
     entropy_value: torch.Tensor
     normaliser: torch.Tensor
@@ -146,7 +164,7 @@ def _fill_grad(table: torch.Tensor, outer: _Outer, head: Head) -> None:
     """The log-probabilities in `table` [rows, V] become the gradient of the logits, in place."""
     for start in range(0, len(table), _BLOCK):
         part = slice(start, start + _BLOCK)
-        block, grad = table[part], outer.logprob[part]
+        block, grad = table[part], outer.total[part]
         capped = None
         if head.softcap is not None:
             capped = (block + outer.normaliser[part]).mul_(head.temperature / head.softcap)
@@ -155,7 +173,7 @@ def _fill_grad(table: torch.Tensor, outer: _Outer, head: Head) -> None:
         else:
             slope = (block + outer.entropy_value[part]).mul_(outer.entropy[part]).add_(grad).neg_()
             block.exp_().mul_(slope)
-        block.scatter_add_(1, outer.targets[part], grad)
+        block.scatter_add_(1, outer.ids[part], outer.logprobs[part])
         if capped is not None:
             block.mul_(1 - capped.square_())
         if head.temperature != 1.0:

@@ -31,7 +31,7 @@ def add_adapters(model: Any, config: LoraConfig, *, seed: int) -> Any:
                     lora_dropout=config.dropout,
                     target_modules=list(config.target_modules) or "all-linear",
                     use_rslora=config.rslora,
-                    task_type="CAUSAL_LM",
+                    task_type=None if model.get_output_embeddings() is None else "CAUSAL_LM",
                 ),
             )
         except ValueError as error:
@@ -44,7 +44,10 @@ def add_adapters(model: Any, config: LoraConfig, *, seed: int) -> Any:
 
 def _refuse_head(model: Any, config: LoraConfig) -> None:
     """Its log-probabilities come straight from its weight, chunk by chunk."""
-    head = next(name for name, module in model.named_modules() if module is model.get_output_embeddings())
+    output = model.get_output_embeddings()
+    if output is None:  # a model of values alone
+        return
+    head = next(name for name, module in model.named_modules() if module is output)
     if any(target.split(".")[-1] == head.split(".")[-1] for target in config.target_modules):
         message = f"train_engine.lora.target_modules: the output head {head} cannot be adapted; leave it out"
         raise UserError(message)

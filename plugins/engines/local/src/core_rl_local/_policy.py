@@ -9,15 +9,24 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import attrs
 import torch
 
 from core_rl.data.batch import PackedBatch
 from core_rl.roles.train import PolicyOutputs
 from core_rl_local._attention import activate, packed_attention
-from core_rl_local._head import Head, token_logprobs
+from core_rl_local._head import Head, token_logprobs, top_logprobs
 from core_rl_local._layout import Layout, make_layout
 
 Sink = Callable[[torch.Tensor], torch.Tensor | None]
+
+
+@attrs.frozen(kw_only=True)
+class Outputs(PolicyOutputs):
+    """With the likeliest tokens in each token's place, [N, k], where they were asked for."""
+
+    topk_ids: torch.Tensor | None = None
+    topk_logprobs: torch.Tensor | None = None
 
 
 class Policy:
@@ -26,6 +35,9 @@ class Policy:
     def __init__(self, model: Any, *, logits_memory_mb: int, packed: bool = True) -> None:
         self.model = model
         self.packed = packed
+        self.value_weight: torch.Tensor | None = None
+        """[1, E]: of a value head; values are this times the hidden state before each token."""
+        self.has_logits = model.get_output_embeddings() is not None
         self.temperature = 1.0
         """Divides the logits, as in sampling: log-probabilities are those of the distribution that completions come from."""
         self._budget = logits_memory_mb * 2**20
@@ -56,21 +68,44 @@ class Policy:
         )
 
     def outputs(
-        self, batch: PackedBatch, prefix_lengths: Sequence[int], *, entropy_grad: bool = False, sink: Sink | None = None
-    ) -> PolicyOutputs:
+        self,
+        batch: PackedBatch,
+        prefix_lengths: Sequence[int],
+        *,
+        entropy_grad: bool = False,
+        sink: Sink | None = None,
+        top_k: int = 0,
+    ) -> Outputs:
         """[N] on the model's device, for a batch on the CPU. Sequences without a scored token are not computed."""
-        logprobs = torch.zeros(batch.num_tokens, device=self.device)
+        nothing = torch.zeros(batch.num_tokens, device=self.device)
         if not batch.loss_mask.any():
-            return PolicyOutputs(logprobs=logprobs, entropy=logprobs)
+            return Outputs(logprobs=nothing, entropy=nothing, values=None if self.value_weight is None else nothing)
         layout = make_layout(batch, prefix_lengths if self.packed else [0] * batch.num_sequences, self.device)
         hidden = self.hidden_states(layout)[layout.predictors]
+
+        def spread(scored: torch.Tensor) -> torch.Tensor:
+            """[M, …] -> [N, …], 0 elsewhere; log-probabilities as float32."""
+            full = torch.zeros(batch.num_tokens, *scored.shape[1:], device=self.device, dtype=scored.dtype)
+            return full.index_put((layout.scored,), scored)
+
+        found: dict[str, torch.Tensor] = {}
+        if self.value_weight is not None:
+            found["values"] = spread((hidden.float() @ self.value_weight.float().t())[:, 0])
+        if not self.has_logits:
+            return Outputs(logprobs=nothing, entropy=nothing, **found)
         if self._scale != 1.0:
             hidden = hidden * self._scale
-        scored, entropy = token_logprobs(hidden, layout.targets, self.head(sink), entropy_grad=entropy_grad)
-        return PolicyOutputs(
-            logprobs=logprobs.index_put((layout.scored,), scored.float()),
-            entropy=logprobs.index_put((layout.scored,), entropy.float()),
-        )
+        head = self.head(sink)
+        ids = layout.targets[:, None]
+        if "gather_ids" in batch:
+            ids = torch.cat([ids, batch["gather_ids"].to(self.device)[layout.scored]], 1)
+        scored, entropy = token_logprobs(hidden, ids, head, entropy_grad=entropy_grad)
+        if "gather_ids" in batch:
+            found["gathered"] = spread(scored[:, 1:].float())
+        if top_k:
+            likeliest, logprobs = top_logprobs(hidden.detach(), head, min(top_k, len(head.weight)))
+            found |= {"topk_ids": spread(likeliest), "topk_logprobs": spread(logprobs.float())}
+        return Outputs(logprobs=spread(scored[:, 0].float()), entropy=spread(entropy.float()), **found)
 
     def hidden_states(self, layout: Layout) -> torch.Tensor:
         """[T, E], the last layer's, after its norm."""

@@ -13,6 +13,7 @@ import torch
 from core_rl.data.batch import PackedBatch
 from core_rl.errors import ModelError
 from core_rl_local._interface import UnsupportedAttentionError
+from core_rl_local._layout import make_layout
 from core_rl_local._policy import Policy
 
 _TOLERANCE = 1e-3
@@ -26,10 +27,10 @@ def probe(model: Any, *, logits_memory_mb: int) -> Policy:
     Raises:
         ModelError: the log-probabilities are wrong even then.
     """
-    vocabulary = model.get_output_embeddings().weight.shape[0]
-    batch = _batch(vocabulary)
+    output = model.get_output_embeddings()
+    batch = _batch(model.get_input_embeddings().weight.shape[0] if output is None else output.weight.shape[0])
     with torch.no_grad():
-        expected = _plain(model, batch)
+        expected = _plain_hidden(model, batch) if output is None else _plain(model, batch)
         packed = Policy(model, logits_memory_mb=logits_memory_mb)
         if _agrees(packed, batch, expected):
             return packed
@@ -46,10 +47,26 @@ def probe(model: Any, *, logits_memory_mb: int) -> Policy:
 def _agrees(policy: Policy, batch: PackedBatch, expected: torch.Tensor) -> bool:
     try:
         with policy.attention():
-            got = policy.outputs(batch, _PREFIX).logprobs
+            got = policy.outputs(batch, _PREFIX).logprobs if policy.has_logits else _hidden(policy, batch)
     except (UnsupportedAttentionError, TypeError):  # TypeError: a model whose forward knows no position_ids
         return False
     return bool((got - expected).abs().max() <= _TOLERANCE * expected.abs().max())
+
+
+def _hidden(policy: Policy, batch: PackedBatch) -> torch.Tensor:
+    """[M, E] hidden states before the scored tokens: what a value head reads."""
+    layout = make_layout(batch, _PREFIX if policy.packed else [0] * batch.num_sequences, policy.device)
+    return policy.hidden_states(layout)[layout.predictors].float().cpu()
+
+
+def _plain_hidden(model: Any, batch: PackedBatch) -> torch.Tensor:
+    """The same by the model's own forward on each sequence."""
+    states = []
+    for start, end in batch.cu_seqlens.unfold(0, 2, 1).tolist():
+        tokens, mask = batch.tokens[start:end], batch.loss_mask[start + 1 : end]
+        hidden = model.base_model(input_ids=tokens[None].to(model.device), use_cache=False).last_hidden_state[0]
+        states.append(hidden[:-1].float().cpu()[mask])
+    return torch.cat(states)
 
 
 def _batch(vocabulary: int) -> PackedBatch:

@@ -9,6 +9,9 @@ import torch
 
 from core_rl.errors import UserError
 
+VALUE_HEAD = "value_head"
+"""The module's attribute with a value head beside an output layer."""
+
 
 def switch_off_dropout(model: torch.nn.Module) -> None:
     """Log-probabilities of a policy are those it samples with: the pretrained model's own dropout stays off in training."""
@@ -41,12 +44,15 @@ def column_major(model: Any) -> None:
 
 
 def named_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters and saved buffers under their Hugging Face names, a tied one once, adapters merged into what they adapt."""
+    """Parameters and saved buffers under their Hugging Face names, a tied one once, adapters merged into what they adapt.
+
+    A value head beside the output layer is the engine's own and left out.
+    """
     seen: set[int] = set()
     merged = {name: module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
     for name, tensor in model.state_dict(keep_vars=True).items():
         owner, _, leaf = name.rpartition(".base_layer.")
-        if ".lora_" in name or id(tensor) in seen:
+        if ".lora_" in name or id(tensor) in seen or name.startswith(f"{VALUE_HEAD}."):
             continue
         seen.add(id(tensor))
         value = tensor.detach()

@@ -19,6 +19,9 @@ def core_rl_train_engines() -> list[Component]:
                     "ref_logprobs",
                     "entropy",
                     "entropy_grad",
+                    "gathered_logprobs",
+                    "topk_logprobs",
+                    "values",
                     "packing",
                     "prefix_sharing",
                     "shared_weights",
@@ -37,6 +40,6 @@ def core_rl_rollout_engines() -> list[Component]:
             target="core_rl_local.rollout:LocalRolloutEngine",
             config="core_rl_local.config:LocalRolloutConfig",
             summary="transformers in this process with continuous batching, on the trainer's own weights",
-            provides=frozenset({"rollout_logprobs", "processed_logprobs", "shared_weights", "lora"}),
+            provides=frozenset({"rollout_logprobs", "processed_logprobs", "scoring", "shared_weights", "lora"}),
         )
     ]

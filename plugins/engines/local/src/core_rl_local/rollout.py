@@ -23,7 +23,7 @@ from core_rl_local._weights import column_major, named_weights
 if TYPE_CHECKING:
     import torch
 
-    from core_rl.roles.rollout import Completion, GenerateRequest, PauseMode, RolloutContext
+    from core_rl.roles.rollout import Completion, GenerateRequest, PauseMode, RolloutContext, ScoreRequest, Scores
     from core_rl_local.config import LocalRolloutConfig
 
 
@@ -104,6 +104,19 @@ class LocalRolloutEngine:
             raise
         finally:
             self._jobs.pop(request.id, None)
+
+    async def score(self, request: ScoreRequest) -> Scores:
+        """Log-probabilities of given tokens under the weights that are served, between two steps of decoding."""
+        if len(request.tokens) > self._context_length:
+            message = f"{request.id}: {len(request.tokens)} tokens, and the context holds {self._context_length}"
+            raise PromptTooLongError(message)
+        async with self._between_steps:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._scores, request)
+
+    def _scores(self, request: ScoreRequest) -> Scores:
+        from core_rl_local._scoring import scores
+
+        return scores(self.module, request)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,7 +1,8 @@
 """The local train engine: any causal language model of transformers, trained in this process on the CPU or one CUDA device.
 
 Padding-free; a group's prompt is computed once (`_layout`, `_attention`); logits in chunks (`_head`); float32 master weights
-(`_masters`). The rollout engine samples from the same `module`.
+(`_masters`). The rollout engine samples from the same `module`. A critic or a reward model has values in place of logits, or beside
+them (`_values`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from core_rl.data.micro_batches import group_micro_batches, shared_prefix_lengths, split_into_micro_batches
+from core_rl.data.micro_batches import (
+    group_micro_batches,
+    shared_prefix_lengths,
+    split_into_micro_batches,
+    whole_group_micro_batches,
+)
 from core_rl.errors import ModelError, UserError
-from core_rl.hf.load import load_model
+from core_rl.hf.load import load_model, load_value_model
 from core_rl.hf.tokenizer import load_tokenizer
 from core_rl.roles.train import StepReport
 from core_rl_local import _checkpoint
@@ -26,11 +32,12 @@ from core_rl_local._optimizer import build_optimizer, clip, load_state, move_sta
 from core_rl_local._probe import probe
 from core_rl_local._schedule import learning_rate
 from core_rl_local._totals import Totals
+from core_rl_local._values import add_value_head, load_value_head, save_value_head, score_set_aside, value_weight
 from core_rl_local._weights import column_major, enable_checkpointing, named_weights, switch_off_dropout
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
-    from core_rl.roles.train import Aggregation, Objective, TokenOutput, TrainContext, Weights
+    from core_rl.roles.train import Aggregation, LossOutput, Objective, TokenOutput, TrainContext, Unit, Weights
     from core_rl_local.config import LocalTrainConfig
 
 
@@ -54,7 +61,8 @@ class LocalTrainEngine:
         self.device = _device(self.options.device)
         if self.device.type == "cpu":
             keep_freed_memory()
-        self.module = load_model(self.context.model, seed=self.context.seed)
+        load = load_value_model if self.context.heads == "value" else load_model
+        self.module = load(self.context.model, seed=self.context.seed)
         switch_off_dropout(self.module)
         self._policy = probe(self.module, logits_memory_mb=self.options.logits_memory_mb)
         self._policy.temperature = self.context.temperature
@@ -62,39 +70,70 @@ class LocalTrainEngine:
         self.module.to(getattr(torch, self.context.model.dtype))
         if self._column:
             column_major(self.module)
-        if self.options.lora is not None:
-            self._peft = add_adapters(self.module, self.options.lora, seed=self.context.seed)
+        if self.options.lora is not None and not self.context.frozen:
+            with score_set_aside(self.module):
+                self._peft = add_adapters(self.module, self.options.lora, seed=self.context.seed)
+        if self.context.heads == "both":
+            add_value_head(self.module)
+            load_value_head(self.module, self.context.model)
         if self.options.gradient_checkpointing:
             enable_checkpointing(self.module)
         self.module.to(self.device)
-        self._set_up_optimizer()
+        self._policy.value_weight = value_weight(self.module)
+        if self.context.frozen:
+            self.module.requires_grad_(False)
+            self._masters = Masters(self.module, dense=[])
+        else:
+            self._set_up_optimizer()
 
     def _set_up_optimizer(self) -> None:
         embeddings = [self.module.get_input_embeddings(), self.module.get_output_embeddings()]
-        self._masters = Masters(self.module, dense=[layer.weight for layer in embeddings])
+        self._masters = Masters(self.module, dense=[layer.weight for layer in embeddings if layer is not None])
         self._optimizer = build_optimizer(self.options, list(self._masters.slots.values()))
         if self.context.reference:
             self.reset_reference()
             self._reference_moved = False
 
     def forward(
-        self, batch: PackedBatch, outputs: Sequence[TokenOutput] = ("logprobs",), *, weights: Weights = "current"
+        self,
+        batch: PackedBatch,
+        outputs: Sequence[TokenOutput] = ("logprobs",),
+        *,
+        weights: Weights = "current",
+        top_k: int | None = None,
     ) -> dict[str, torch.Tensor]:
-        results: dict[str, torch.Tensor] = {name: torch.zeros(batch.num_tokens) for name in outputs}
+        results = self._room(batch, outputs, top_k)
         prefixes = self._prefixes(batch)
         with torch.no_grad(), self._weights(weights), self._policy.attention(), self._memory():
             for sequences in self._micro_batches(batch, prefixes):
-                found = self._policy.outputs(batch.select(sequences), [prefixes[s] for s in sequences])
+                found = self._policy.outputs(batch.select(sequences), [prefixes[s] for s in sequences], top_k=top_k or 0)
                 where = batch.token_indices(sequences)
                 for name, result in results.items():
-                    result[where] = getattr(found, name).cpu()
+                    result[where] = getattr(found, _FIELDS.get(name, name)).cpu()
+        return results
+
+    def _room(self, batch: PackedBatch, outputs: Sequence[TokenOutput], top_k: int | None) -> dict[str, torch.Tensor]:
+        """Zeros for everything that `forward` returns."""
+        for name in outputs:
+            if (name == "values" and self.context.heads == "policy") or (name != "values" and self.context.heads == "value"):
+                message = f"{name} were asked for, and the engine was built with heads {self.context.heads!r}"
+                raise ModelError(message)
+        count = batch.num_tokens
+        results: dict[str, torch.Tensor] = {name: torch.zeros(count) for name in outputs}
+        if self.context.heads == "value":
+            return results
+        if top_k is not None:
+            k = min(top_k, self.module.get_output_embeddings().weight.shape[0])
+            results |= {"topk_ids": torch.zeros(count, k, dtype=torch.int64), "topk_logprobs": torch.zeros(count, k)}
+        if "gather_ids" in batch:
+            results["gathered_logprobs"] = torch.zeros(batch["gather_ids"].shape)
         return results
 
     def train_step(self, batch: PackedBatch, objective: Objective, aggregation: Aggregation) -> StepReport:
         lr = learning_rate(self.options, self.steps, self.context.total_steps)
         weights = aggregation.weights(batch)
         prefixes = self._prefixes(batch)
-        parts = self._micro_batches(batch, prefixes)
+        parts = self._micro_batches(batch, prefixes, getattr(objective, "unit", "sequence"))
         if not parts:  # nothing to learn from: momentum alone must not move the weights
             return StepReport(loss=0.0, grad_norm=0.0, lr=lr, num_tokens=0, num_micro_batches=0)
         totals = Totals()
@@ -109,9 +148,7 @@ class LocalTrainEngine:
                     sink=self._masters.sink,
                 )
                 loss = objective(outputs, part.to(self.device))
-                weight = weights[batch.token_indices(sequences)].to(self.device)
-                used = weight != 0  # what a loss says of other tokens must not count, not even NaN
-                value = (loss.values[used] * weight[used]).sum()
+                value = _scalar(loss, weights[batch.token_indices(sequences)].to(self.device))
                 value.backward()
                 totals.add(value.detach(), loss)
         return self._step(totals, lr, num_tokens=batch.num_tokens, num_micro_batches=len(parts))
@@ -166,6 +203,7 @@ class LocalTrainEngine:
         self.module.save_pretrained(path, state_dict={name: value.contiguous() for name, value in self.export_weights()})
         if self._peft is not None:
             self._peft.save_pretrained(path / "adapter")
+        save_value_head(self.module, path)
         if self.context.model.tokenizer is not None or self.context.model.path is not None:
             load_tokenizer(self.context.model).save_pretrained(str(path))
 
@@ -177,8 +215,10 @@ class LocalTrainEngine:
 
     def _move(self, device: torch.device) -> None:
         self.module.to(device)
+        self._policy.value_weight = value_weight(self.module)
         self._masters.move(device)
-        move_state(self._optimizer, device)
+        if not self.context.frozen:
+            move_state(self._optimizer, device)
         if self._reference is not None:
             self._reference = {name: value.to(device) for name, value in self._reference.items()}
         if self.device.type == "cuda":
@@ -195,7 +235,8 @@ class LocalTrainEngine:
         return {
             "model_type": self.module.config.model_type,
             "parameters": sum(p.numel() for p in parameters),
-            "trainable_parameters": sum(p.numel() for p in self._masters.params.values()),
+            "trainable_parameters": sum(p.numel() for p in parameters if p.requires_grad),
+            "heads": self.context.heads,
             "device": str(self.device),
             "dtype": self.context.model.dtype,
             "packed": self._policy.packed,
@@ -216,16 +257,19 @@ class LocalTrainEngine:
     def _prefixes(self, batch: PackedBatch) -> list[int]:
         return shared_prefix_lengths(batch) if self._shares and "group" in batch else [0] * batch.num_sequences
 
-    def _micro_batches(self, batch: PackedBatch, prefixes: Sequence[int]) -> list[list[int]]:
-        """Lists of sequences that have a token to score; the others would change nothing."""
+    def _micro_batches(self, batch: PackedBatch, prefixes: Sequence[int], unit: Unit = "sequence") -> list[list[int]]:
+        """Lists of sequences that have a token to score; the others would change nothing. Whole groups, where the loss asks for them."""
         scored = torch.zeros(batch.num_sequences, dtype=torch.bool)
         scored[batch.sequence_ids[batch.loss_mask]] = True
         chosen = scored.nonzero()[:, 0].tolist()
         if not chosen:
             return []
         part, budget = batch.select(chosen), self.options.max_tokens_per_micro_batch
-        if self._shares and "group" in batch:
-            lists = group_micro_batches(part, budget, prefix_lengths=[prefixes[s] for s in chosen])
+        shared = [prefixes[s] for s in chosen]
+        if unit == "group" and "group" in batch:
+            lists = whole_group_micro_batches(part, budget, prefix_lengths=shared)
+        elif self._shares and "group" in batch:
+            lists = group_micro_batches(part, budget, prefix_lengths=shared)
         else:
             lists = split_into_micro_batches(part, budget)
         return [[chosen[i] for i in members] for members in lists]
@@ -264,6 +308,16 @@ class LocalTrainEngine:
 
     def _memory(self) -> Any:
         return explain_out_of_memory(tokens=self.options.max_tokens_per_micro_batch)
+
+
+_FIELDS = {"gathered_logprobs": "gathered"}
+
+
+def _scalar(loss: LossOutput, weight: torch.Tensor) -> torch.Tensor:
+    """What a micro-batch adds to the loss of the step."""
+    used = weight != 0  # what a loss says of other tokens must not count, not even NaN
+    value = (loss.values[used] * weight[used]).sum()
+    return value if loss.direct is None else value + loss.direct.sum()
 
 
 def _device(name: str) -> torch.device:
