@@ -89,7 +89,7 @@ class Encoder:
         messages = (*prompt, *after)
         if train_on == "all":
             full = render(messages, self.tokenizer, name)
-            learnt = [Piece(full, learnt=True, bare=ends_bare(full, messages[-1]))]
+            learnt = [Piece(full, learnt=True, bare=ends_bare(full, messages[-1], self.tokenizer))]
             return self._joined(learnt, ended=messages[-1]["role"] == "assistant", name=name)
         said = [index for index in range(len(prompt), len(messages)) if messages[index]["role"] == "assistant"]
         if not said:

@@ -48,7 +48,7 @@ def pieces(messages: Sequence[Message], learnt: Collection[int], tokenizer: Toke
                 "nothing says where it begins; take another model.chat_template, or algorithm.encoding.train_on: all"
             )
             raise DataError(message)
-        bare = ends_bare(full[start:end], messages[index])
+        bare = ends_bare(full[start:end], messages[index], tokenizer)
         found += [Piece(full[reached:start], learnt=False), Piece(full[start:end], learnt=True, bare=bare)]
         reached = end
     return found
@@ -59,15 +59,19 @@ def _end(full: str, messages: Sequence[Message], start: int, tokenizer: Tokenize
     until = render(messages, tokenizer, place)
     if full.startswith(until):
         return len(until)
-    end_of_sequence = tokenizer.decode([tokenizer.eos_token_id or 0])
+    end_of_sequence = _end_of_sequence(tokenizer)
     found = full.find(end_of_sequence, start)
     return -1 if found < 0 else found + len(end_of_sequence)
 
 
-def ends_bare(text: str, message: Message) -> bool:
+def ends_bare(text: str, message: Message, tokenizer: Tokenizer) -> bool:
     """Whether a message's text ends with its content, but for white space."""
-    content = (message.get("content") or "").rstrip()
-    return bool(content) and text.rstrip().endswith(content)
+    text, content = text.rstrip(), (message.get("content") or "").rstrip()
+    return text.endswith(content) and not text.endswith(_end_of_sequence(tokenizer))
+
+
+def _end_of_sequence(tokenizer: Tokenizer) -> str:
+    return tokenizer.decode([tokenizer.eos_token_id or 0])
 
 
 def render(messages: Sequence[Message], tokenizer: Tokenizer, place: str, *, generation: bool = False) -> str:
