@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 COLUMNS = 6
-COLOURS = {"reward/mean": "#0072b2", "eval/pairs/accuracy": "#009e73", "eval/loss": "#d55e00"}
+COLOURS = {"reward/mean": "#0072b2", "eval/rewards/accuracy": "#009e73", "eval/loss": "#d55e00"}
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:

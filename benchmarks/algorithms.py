@@ -29,7 +29,7 @@ RESULTS = HERE / "results"
 EXAMPLES = ROOT / "examples" / "algorithms"
 MEASURES = {
     "reward/mean": "reward",
-    "eval/pairs/accuracy": "held-out pair accuracy",
+    "eval/rewards/accuracy": "held-out pair accuracy",
     "eval/loss": "held-out loss",
 }
 """What says that an algorithm learns: the first of these that its run has."""

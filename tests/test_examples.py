@@ -11,10 +11,11 @@ import pytest
 
 from core_rl.capabilities import check_capabilities
 from core_rl.config.load import load_run_file
+from core_rl.plugins.catalogue import Catalogue
 from core_rl.run.record import RunRecord, first_and_last
 
 ROOT = Path(__file__).resolve().parent.parent
-EXAMPLES = sorted(ROOT.glob("examples/*.yaml"))
+EXAMPLES = sorted([*ROOT.glob("examples/*.yaml"), *ROOT.glob("examples/algorithms/*.yaml")])
 RECIPES = sorted(ROOT.glob("plugins/*/*/src/*/recipes/*.yaml"))
 RUN_FILES = [*EXAMPLES, *RECIPES]
 
@@ -32,8 +33,17 @@ def test_examples_say_what_they_are(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
 
     assert text.startswith("# ")
-    assert f"core-rl train examples/{path.name}" in text
+    assert f"core-rl train {path.relative_to(ROOT)}" in text
     assert load_run_file(path).run.name == path.stem
+
+
+def test_every_algorithm_has_an_example() -> None:
+    """A file of its name, so that a user sees it learn, and the benchmark of all of them has it."""
+    found = Catalogue.discover().components("algorithm")
+    ours = {one.component.name for one in found if one.plugin is not None and one.plugin.startswith("core-rl")}
+    shown = {path.stem for path in ROOT.glob("examples/algorithms/*.yaml")}
+
+    assert sorted(ours - shown) == []
 
 
 def test_the_tiny_example_learns(tmp_path: Path) -> None:
