@@ -44,8 +44,9 @@ def main() -> None:
     args = parser.parse_args()
     files = [file for file in sorted(EXAMPLES.glob("*.yaml")) if not args.only or file.stem in args.only]
     with tempfile.TemporaryDirectory(prefix="core-rl-bench-") as scratch, ThreadPoolExecutor(args.jobs) as pool:
+        teacher = make_teacher(Path(scratch)) if any("teacher" in file.read_text(encoding="utf-8") for file in files) else None
         jobs = [(file, seed) for file in files for seed in args.seeds]
-        runs = list(pool.map(lambda job: train(*job, Path(scratch)), jobs))
+        runs = list(pool.map(lambda job: train(*job, Path(scratch), teacher), jobs))
     rows = [summary(file.stem, [run for run in runs if run["name"] == file.stem]) for file in files]
     report = {"machine": _machine.describe(1), "core_rl": _machine.versions(), "seeds": args.seeds, "rows": rows}
     print(table(report))
@@ -56,11 +57,21 @@ def main() -> None:
         draw(rows, RESULTS / "algorithms.png")
 
 
-def train(file: Path, seed: int, scratch: Path) -> dict[str, Any]:
+def make_teacher(scratch: Path) -> Path:
+    """The model that the distillations learn from, as their files say it is made."""
+    settings = ["run.steps=400", f"run.dir={scratch / 'teacher'}", "loggers=[jsonl]"]
+    command = [sys.executable, "-m", "core_rl", "train", "examples/algorithms/grpo.yaml", *settings]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return next((scratch / "teacher" / "grpo" / "latest").glob("model"))
+
+
+def train(file: Path, seed: int, scratch: Path, teacher: Path | None) -> dict[str, Any]:
     """One run as a user starts it; its curve."""
     folder = scratch / f"{file.stem}-{seed}"
     settings = [f"run.seed={seed}", f"run.dir={folder}", "run.log_samples_every=0", "loggers=[jsonl]"]
     settings += ["checkpoint.at_end=false", "checkpoint.export_hf=false"]
+    if "teacher:" in file.read_text(encoding="utf-8"):
+        settings.append(f"algorithm.teacher.model.path={teacher}")
     command = [sys.executable, "-m", "core_rl", "train", str(file.relative_to(ROOT)), *settings]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     start = time.perf_counter()
