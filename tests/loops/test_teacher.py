@@ -192,6 +192,12 @@ def test_a_teacher_of_other_tokens_is_refused(theirs, message):
     assert "\n" not in str(caught.value)
 
 
+def test_a_teacher_that_is_not_there_is_told_by_its_own_key():
+    """Not by the policy's."""
+    with pytest.raises(ModelError, match=r"^algorithm\.teacher\.model\.path: runs/no/model does not exist"):
+        shared_vocabulary(spec("01"), ModelSpec(path="runs/no/model"))
+
+
 def test_a_teacher_may_know_more_tokens():
     """As long as the policy's mean the same there."""
     assert shared_vocabulary(spec("01"), spec("012")) == 5

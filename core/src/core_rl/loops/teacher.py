@@ -113,7 +113,12 @@ def _scorer(file: RunFile, teacher: TeacherConfig, launcher: Launcher) -> Scorer
 
 def shared_vocabulary(policy: ModelSpec, teacher: ModelSpec) -> int:
     """Ids that both models have, once it is sure that they mean the same tokens."""
-    own, other = load_tokenizer(policy), load_tokenizer(teacher)
+    own = load_tokenizer(policy)
+    try:
+        other = load_tokenizer(teacher)
+    except ModelError as error:  # it speaks of `model`
+        message = f"algorithm.teacher.{error}"
+        raise ModelError(message) from error
     mine, theirs = dict(getattr(own, "get_vocab", dict)()), dict(getattr(other, "get_vocab", dict)())
     wrong = min(((index, token) for token, index in mine.items() if theirs.get(token) != index), default=None)
     if wrong is not None or len(own) > len(other):
