@@ -68,7 +68,7 @@ def make_teacher(scratch: Path) -> Path:
 def train(file: Path, seed: int, scratch: Path, teacher: Path | None) -> dict[str, Any]:
     """One run as a user starts it; its curve."""
     folder = scratch / f"{file.stem}-{seed}"
-    settings = [f"run.seed={seed}", f"run.dir={folder}", "run.log_samples_every=0", "loggers=[jsonl]"]
+    settings = [f"run.seed={seed}", f"run.dir={folder}", "loggers=[jsonl]"]
     settings += ["checkpoint.at_end=false", "checkpoint.export_hf=false"]
     if "teacher:" in file.read_text(encoding="utf-8"):
         settings.append(f"algorithm.teacher.model.path={teacher}")
