@@ -133,7 +133,7 @@ def test_a_plot_needs_rewards(tmp_path):
     """One line that says what is missing."""
     (tmp_path / "config.yaml").write_text("run: {}\n")
 
-    with pytest.raises(UserError, match=r"no reward in metrics\.jsonl"):
+    with pytest.raises(UserError, match=r"no reward or loss in metrics\.jsonl"):
         plot_run(tmp_path, tmp_path / "x.png")
     with pytest.raises(CheckpointError, match="is no folder"):
         plot_run(tmp_path / "nowhere", tmp_path / "x.png")
@@ -187,3 +187,18 @@ def test_smoothing_and_thinning_by_hand():
     assert thinned(line)[0] == (2.0, 4.0)
     assert thinned(line[:7]) == line[:7]
     assert line_chart({"a": []}) == ""
+
+
+def test_an_offline_run_is_judged_by_its_loss(tmp_path):
+    """Tiles, charts and picture have training and held-out loss, and the accuracy of pairs."""
+    (tmp_path / "config.yaml").write_text("run: {}\n")
+    rows = [{"step": 0, "eval/loss": 0.7}] + [{"step": step, "loss": 1 / step, "rewards/accuracy": 0.5} for step in range(1, 6)]
+    rows.append({"step": 6, "loss": 0.1, "eval/loss": 0.3, "eval/rewards/accuracy": 0.9})
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = Page(write_report(tmp_path).read_text()).text
+    plot_run(tmp_path, tmp_path / "x.png")
+
+    for part in ("held-out loss", "0.700 → 0.300", "loss", "Held-out loss", "share with the preferred side ahead"):
+        assert part in text, part
+    assert "held-out reward" not in text
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")

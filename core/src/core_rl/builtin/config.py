@@ -16,6 +16,8 @@ class ConsoleConfig:
             "reward/mean",
             "eval/reward/mean",
             "loss",
+            "eval/loss",
+            "eval/rewards/accuracy",
             "optim/grad_norm",
             "entropy/mean",
             "len/completion_mean",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LABELS = {
     "reward/mean": "reward",
     "eval/reward/mean": "held-out reward",
+    "eval/loss": "held-out loss",
+    "eval/rewards/accuracy": "held-out accuracy",
     "optim/grad_norm": "grad norm",
     "entropy/mean": "entropy",
     "len/completion_mean": "length",

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from core_rl.builtin.console import LABELS, chosen, times, verdict
+from core_rl.run.headline import headline
 from core_rl.run.text import clock, head, number, sparkline, tail, visible, without_markers
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ class Panel:
 
     def step(self, progress: Progress, metrics: Mapping[str, float]) -> None:
         self._progress = progress
-        if "eval/reward/mean" in metrics:
-            line = f"step {progress.step}: held-out reward {number(metrics['eval/reward/mean'])}"
+        judged = headline(metrics)
+        if judged.held_out in metrics:
+            line = f"step {progress.step}: held-out {judged.word} {number(metrics[judged.held_out])}"
             self._console.print(Text(line, style="cyan"))
         self._live.refresh()
 

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Mapping
 
+from core_rl.run.headline import REWARD, headline
 from core_rl.run.text import clock, number
 
 _RECENT = 20
@@ -24,6 +25,7 @@ class Progress:
         self.phase: tuple[str, int, int] | None = None
         self._trend_of = trend_of
         self._held_out: list[float] = []
+        self._judged = REWARD
         self._started = time.monotonic()
         self._logged = self._started
         self._durations: list[float] = []
@@ -38,8 +40,10 @@ class Progress:
         self.last = {**held, **metrics}
         if self._trend_of in metrics:
             self.trend.append(metrics[self._trend_of])
-        if "eval/reward/mean" in metrics:
-            self._held_out.append(metrics["eval/reward/mean"])
+        judged = headline(metrics)
+        if judged.held_out in metrics:
+            self._judged = judged
+            self._held_out.append(metrics[judged.held_out])
 
     @property
     def elapsed_s(self) -> float:
@@ -61,5 +65,5 @@ class Progress:
             what = "first and last fifth" if fifth > 1 else "first and last step"
             parts.append(f"{label} {number(first)} -> {number(last)} ({what})")
         if len(self._held_out) > 1:
-            parts.append(f"held-out reward {number(self._held_out[0])} -> {number(self._held_out[-1])}")
+            parts.append(f"held-out {self._judged.word} {number(self._held_out[0])} -> {number(self._held_out[-1])}")
         return "; ".join(parts)

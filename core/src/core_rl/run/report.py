@@ -7,6 +7,7 @@ from pathlib import Path
 
 from core_rl.run.charts import COLOURS, line_chart
 from core_rl.run.files import write_atomically
+from core_rl.run.headline import headline
 from core_rl.run.record import Row, RunRecord, first_and_last
 from core_rl.run.report_completions import completions, escaped
 from core_rl.run.report_style import STYLE
@@ -17,6 +18,8 @@ _CHARTS: Sequence[tuple[str, Sequence[str]]] = (
     ("Held-out reward", ("eval/reward/mean",)),
     ("Rewards by name", ("reward/*/mean",)),
     ("Loss", ("loss",)),
+    ("Held-out loss", ("eval/loss",)),
+    ("Pairs: share with the preferred side ahead", ("rewards/accuracy", "eval/rewards/accuracy")),
     ("Entropy", ("entropy/mean",)),
     ("Gradient norm", ("optim/grad_norm",)),
     ("KL", ("kl/*",)),
@@ -80,15 +83,18 @@ def _facts(record: RunRecord) -> str:
 
 def _tiles(record: RunRecord) -> str:
     tiles: list[tuple[str, str, str]] = []
-    reward = first_and_last(record.series("reward/mean"))
-    if reward:
+    judged = headline(record.names)
+    ends = first_and_last(record.series(judged.train))
+    if ends:
         tiles.append(
-            ("reward", f"{number(reward[0])} → {number(reward[1])}", "mean of the first and of the last fifth of the steps")
+            (judged.word, f"{number(ends[0])} → {number(ends[1])}", "mean of the first and of the last fifth of the steps")
         )
-    held_out = record.series("eval/reward/mean")
+    held_out = record.series(judged.held_out)
     if len(held_out) > 1:
         first, last = held_out[0], held_out[-1]
-        tiles.append(("held-out reward", f"{number(first[1])} → {number(last[1])}", f"step {first[0]} and step {last[0]}"))
+        tiles.append(
+            (f"held-out {judged.word}", f"{number(first[1])} → {number(last[1])}", f"step {first[0]} and step {last[0]}")
+        )
     seconds = sum(value for name in ("time/step", "time/eval") for _, value in record.series(name))
     if record.metrics:
         tiles.append(("steps", str(record.metrics[-1]["step"]), f"{clock(seconds)} in steps and evaluations"))
