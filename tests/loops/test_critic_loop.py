@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+import shutil
+from statistics import median
 from types import SimpleNamespace
 
 import attrs
@@ -16,6 +20,7 @@ from core_rl.loops.clock import Clock
 from core_rl.loops.experience import make_experience
 from core_rl.loops.metrics import critic_metrics
 from core_rl.loops.online import optimize
+from core_rl.loops.run import train
 from core_rl.roles.train import StepReport
 from core_rl.testing.batches import random_batch
 
@@ -168,3 +173,130 @@ def test_explained_variance_by_hand(guess, expected):
     _, metrics = asyncio.run(make_experience(parts, [group()], Clock(), step=1))
 
     assert metrics["critic/explained_var"] == pytest.approx(expected)
+
+
+RUN = """
+run: {{name: small, seed: 3, steps: 4, prompts_per_step: 4, dir: {dir}, log_samples_every: 0}}
+model:
+  init: random
+  tokenizer: "characters:0123456789+= "
+  config: {{model_type: llama, hidden_size: 16, intermediate_size: 32, num_hidden_layers: 1, num_attention_heads: 2,
+           num_key_value_heads: 1, max_position_embeddings: 64, tie_word_embeddings: true}}
+data: {{name: jsonl, path: {data}}}
+sampling: {{max_new_tokens: 3}}
+algorithm: {{name: ppo, group_size: 2, minibatches: 2, epochs: 2}}
+train_engine: {{name: local, lr: 0.01}}
+rewards: [{{name: function, function: "{reward}"}}]
+loggers: [jsonl]
+eval: {{every: 0}}
+checkpoint: {{every: 2, keep: 9, export_hf: false}}
+"""
+
+REWARD = """
+def reward(completion, answer):
+    return float(completion[:1] == str(answer)) + 0.1 * completion.count("1")
+"""
+
+CASES = {
+    "own": (),
+    "own, another engine": ("algorithm.critic={train_engine: {name: local, lr: 0.003}}",),
+    "shared": ("algorithm.critic={shared: true}",),
+    "warm-up": ("algorithm.critic={warmup_steps: 3}",),
+    "steered": ("algorithm.kl={coef: 0.1, target: 0.001, horizon: 20}", "algorithm.entropy_target=0.5"),
+    "vapo": (
+        "algorithm=vapo",
+        "algorithm.advantage={length_adaptive_alpha: 1, lam_value: 1}",
+        "algorithm.critic={warmup_steps: 1}",
+    ),
+    "turns": ("algorithm.advantage={name: gae, level: turn}",),
+}
+
+
+@pytest.fixture
+def run_file(tmp_path):
+    rows = [{"prompt": f"{a}+{b}=", "answer": (a + b) % 10} for a in range(4) for b in range(4)]
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "reward.py").write_text(REWARD)
+    file = tmp_path / "run.yaml"
+    file.write_text(RUN.format(dir=tmp_path / "runs", data=data, reward=f"{tmp_path / 'reward.py'}:reward"))
+    return file
+
+
+def folder_of(file):
+    return next(path for path in (file.parent / "runs" / "small").iterdir() if path.is_dir() and not path.is_symlink())
+
+
+def metrics_of(file):
+    volatile = re.compile(r"time|perf/|rollout/\w+_s$")
+    rows = [json.loads(line) for line in (folder_of(file) / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if not volatile.search(name)} for row in rows]
+
+
+def tensors_of(folder):
+    """Of the policy and of the critic, wherever they are saved."""
+    from safetensors.torch import load_file
+
+    return {
+        f"{path.relative_to(folder)}:{name}": value
+        for path in sorted(folder.rglob("*.safetensors"))
+        for name, value in load_file(path).items()
+    }
+
+
+def checkpoint(file, step):
+    return folder_of(file) / "checkpoints" / f"step-{step:06d}"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_resumed_equals_uninterrupted_bit_for_bit(run_file, case):
+    """Policy, critic, both optimizers and what is steered go on from the checkpoint of step 2 as if nothing had been."""
+    assert train(run_file, CASES[case], resume=None) == 0
+    rows, tensors = metrics_of(run_file), tensors_of(checkpoint(run_file, 4))
+    shutil.rmtree(checkpoint(run_file, 4))
+    assert train(run_file, CASES[case], resume="latest") == 0
+
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert metrics_of(run_file) == rows
+    again = tensors_of(checkpoint(run_file, 4))
+    assert again.keys() == tensors.keys()
+    assert all(torch.equal(again[name], tensors[name]) for name in tensors)
+
+
+def test_in_warm_up_the_policy_stands_still_and_the_critic_does_not(run_file):
+    """Until step 3; then both move."""
+    assert train(run_file, ("algorithm.critic={warmup_steps: 2}", "checkpoint.every=1"), resume=None) == 0
+    saved = [tensors_of(checkpoint(run_file, step)) for step in (1, 2, 3)]
+    policy = [name for name in saved[0] if not name.startswith("critic")]
+    critic = [name for name in saved[0] if name.startswith("critic")]
+    rows = metrics_of(run_file)
+
+    assert policy
+    assert all(torch.equal(saved[0][name], saved[1][name]) for name in policy)
+    assert not all(torch.equal(saved[1][name], saved[2][name]) for name in policy)
+    assert not all(torch.equal(saved[0][name], saved[1][name]) for name in critic)
+    assert [row["optim/steps"] for row in rows] == [0.0, 0.0, 4.0, 4.0]
+    assert [("policy/loss" in row, "critic/loss" in row) for row in rows] == [(False, True)] * 2 + [(True, True)] * 2
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_critic_learns_what_a_prompt_is_worth(run_file, shared):
+    """A reward that the prompt alone decides, and the policy's words do not: the critic comes to know it."""
+    (run_file.parent / "reward.py").write_text("def reward(completion, answer):\n    return answer / 3\n")
+    overrides = (
+        "run.steps=40",
+        "train_engine.lr=0.004",
+        "run.prompts_per_step=12",
+        "algorithm.group_size=1",
+        "checkpoint.every=0",
+        "checkpoint.at_end=false",
+        f"algorithm.critic={{shared: {str(shared).lower()}, clip: null}}",
+        "algorithm.kl.coef=0",
+    )
+    assert train(run_file, overrides, resume=None) == 0
+    rows = metrics_of(run_file)
+    errors, known = ([row[f"critic/{name}"] for row in rows] for name in ("error_abs", "explained_var"))
+
+    assert max(known[:2]) < 0.3
+    assert median(known[-9:]) > 0.5
+    assert median(errors[-9:]) < 0.5 * median(errors[:3])
