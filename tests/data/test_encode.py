@@ -202,3 +202,33 @@ def test_the_ids_before_an_answer_are_those_of_its_prompt(turns, template):
     assert list(one.tokens[: len(asked)]) == asked
     assert list(one.learnt[1:]) == [index >= len(asked) for index in range(1, len(one.tokens))]
     assert one.tokens[-1] == encoder.eos
+
+
+def merging_tokenizer():
+    """One token for each character, and one for two line breaks that meet."""
+    import tokenizers
+    import transformers
+
+    vocabulary = {token: index for index, token in enumerate(["<pad>", "<eos>", *"[abu", "\n", "\n\n"])}
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges=[("\n", "\n")]))
+    inner.decoder = tokenizers.decoders.Fuse()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ '[' + m['role'][0] + '\n' + m['content'] }}<eos>{% endfor %}"
+        "{% if add_generation_prompt %}{{ '[a\n' }}{% endif %}"
+    )
+    return tokenizer
+
+
+def test_no_token_spans_the_beginning_of_an_answer():
+    """A tokenizer merges the template's line break with that of the answer; a policy that is asked never sees this merge."""
+    tokenizer = merging_tokenizer()
+    encoder = Encoder(tokenizer, EncodingConfig(), max_length=None)
+    talk = (user("a"), assistant("\nb"))
+    (one,) = encoder(Conversation(id="row", completion=talk))
+    asked = tokenizer.apply_chat_template(list(talk[:1]), tokenize=True, add_generation_prompt=True)["input_ids"]
+    rendered = tokenizer.apply_chat_template(list(talk), tokenize=True)["input_ids"]
+
+    assert list(one.tokens[: len(asked)]) == asked
+    assert [token for token, learnt in zip(one.tokens, one.learnt, strict=True) if learnt] == tokenizer.encode("\nb<eos>")
+    assert rendered[: len(asked)] != asked
