@@ -112,10 +112,8 @@ def test_what_makes_no_sense_is_refused(tmp_path, algorithm, overrides, data, me
         load(tmp_path, algorithm, *overrides, data=data)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "data", "needs"), [("dpo", "labelled", "pairs"), ("kto", "pairs", "labelled"), ("dpo", "jsonl", "pairs")]
-)
+@pytest.mark.parametrize(("algorithm", "data", "needs"), [("dpo", "labelled", "pairs"), ("kto", "pairs", "labelled")])
 def test_the_data_has_to_be_of_the_right_kind(tmp_path, algorithm, data, needs):
-    """Pairs for DPO, labelled rows for KTO, and neither from a source of prompts."""
+    """Pairs for DPO, labelled rows for KTO."""
     with pytest.raises(CapabilityError, match=f"needs {needs}"):
         check_capabilities(load(tmp_path, algorithm, data=data))

@@ -16,6 +16,7 @@ from core_rl.testing.invariance import gradient
 from core_rl_preference.config import FORMULAS, CpoConfig, DpoConfig, OrpoConfig, SimpoConfig
 from core_rl_preference.cpo import Cpo
 from core_rl_preference.dpo import Dpo
+from core_rl_preference.kinds import discopop
 from core_rl_preference.orpo import Orpo
 from core_rl_preference.simpo import Simpo
 
@@ -332,6 +333,17 @@ def test_options_that_make_no_sense(config, options, message):
     """Told in one line."""
     with pytest.raises(ValueError, match=message):
         config(**options)
+
+
+def test_discopop_leads_away_from_the_reference():
+    """With beta and tau 0.05 there is a shallow minimum of 0.7859 at a difference of -2.3714, and the slope at 0 leads to it."""
+    a = torch.linspace(-4, 0, 400_001, dtype=torch.float64).requires_grad_()
+    values = discopop(a, torch.zeros(()), DpoConfig(loss_type="discopop", beta=0.05))
+    (slopes,) = torch.autograd.grad(values.sum(), a)
+
+    assert a[values.argmin()].item() == pytest.approx(-2.3714, abs=1e-4)
+    assert values.min().item() == pytest.approx(0.785924, abs=1e-6)
+    assert slopes[-1] > 0
 
 
 def test_simpos_margin_has_two_forms():

@@ -82,7 +82,10 @@ def apo_down(a: torch.Tensor, b: torch.Tensor, options: DpoConfig) -> torch.Tens
 
 
 def discopop(a: torch.Tensor, b: torch.Tensor, options: DpoConfig) -> torch.Tensor:
-    """2406.08414, the log-ratio modulated loss. g e^-D is one exponential: apart, they are 0 times infinity far below 0."""
+    """2406.08414, the log-ratio modulated loss. g e^-D is one exponential: apart, they are 0 times infinity far below 0.
+
+    It is not convex: at the reference (D = 0) its slope leads down to a shallow minimum at a negative D, where a run without noise stays.
+    """
     difference = options.beta * (a - b)
     inner = difference / options.discopop_tau
     return -torch.sigmoid(-inner) * logsigmoid(difference) + tangent_exp(logsigmoid(inner) - difference)
