@@ -7,7 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_rl.data.batch import PackedBatch
-from core_rl.data.micro_batches import group_micro_batches, shared_prefix_lengths, split_into_micro_batches
+from core_rl.data.micro_batches import (
+    group_micro_batches,
+    shared_prefix_lengths,
+    split_into_micro_batches,
+    whole_group_micro_batches,
+)
 from core_rl.testing.batches import random_batch
 
 
@@ -43,6 +48,21 @@ def test_groups_that_fit_stay_together(seed, budget):
     assert len(homes) == len(set(groups))
 
 
+@given(seed=st.integers(0, 300), budget=st.integers(1, 60), shared=st.booleans())
+@settings(deadline=None, max_examples=50)
+def test_whole_groups_are_never_cut(seed, budget, shared):
+    """Every sequence once and every group in one micro-batch; only a group that is itself too large goes over, alone."""
+    batch = random_batch(seed, num_groups=5)
+    groups = batch["group"].tolist()
+    prefixes = shared_prefix_lengths(batch) if shared else [0] * batch.num_sequences
+    parts = whole_group_micro_batches(batch, budget, prefix_lengths=prefixes)
+    members = [{groups[s] for s in part} for part in parts]
+
+    assert sorted(s for part in parts for s in part) == list(range(batch.num_sequences))
+    assert sum(len(part) for part in members) == len(set(groups))
+    assert all(len(kinds) == 1 or _cost(batch, part, prefixes) <= budget for part, kinds in zip(parts, members, strict=True))
+
+
 def _batch(sequences, generated, group):
     lengths = torch.tensor([len(s) for s in sequences])
     cu_seqlens = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
@@ -75,3 +95,14 @@ def test_a_group_shares_its_prompt_in_a_budget():
     assert group_micro_batches(batch, 14, prefix_lengths=prefixes) == [[0, 1, 2, 3]]
     assert group_micro_batches(batch, 13, prefix_lengths=prefixes) == [[0, 1, 2], [3]]
     assert group_micro_batches(batch, 16) == [[0, 1], [2, 3]]
+
+
+def test_whole_groups_by_hand():
+    """Groups of 16 tokens, 10 with their prompt once: two in a budget of 20; groups need not stand together; 5 is enough for none."""
+    sequences = [[g, g, g, g, g, g, s, s] for s, g in enumerate([1, 2, 1, 2])]
+    batch = _batch(sequences, [[0] * 6 + [1, 1]] * 4, [7, 3, 7, 3])
+    prefixes = shared_prefix_lengths(batch)
+
+    assert whole_group_micro_batches(batch, 20, prefix_lengths=prefixes) == [[0, 1, 2, 3]]
+    assert whole_group_micro_batches(batch, 20) == [[0, 2], [1, 3]]
+    assert whole_group_micro_batches(batch, 5, prefix_lengths=prefixes) == [[0, 2], [1, 3]]

@@ -7,7 +7,8 @@ import torch
 
 from core_rl.config.algorithm import KlConfig
 from core_rl.numerics.aggregation import Aggregator
-from core_rl.objective import PolicyObjective, apply_kl_to_rewards, kl_in_reward
+from core_rl.objective import PolicyObjective, apply_kl_to_advantages, apply_kl_to_rewards, kl_of_tokens
+from core_rl.objective_extras import ExtraLoss
 from core_rl.roles.train import LossOutput, PolicyOutputs
 from core_rl.testing.batches import in_double, random_batch
 from core_rl.testing.invariance import gradient
@@ -89,6 +90,7 @@ def test_metrics_are_means_over_the_mask():
         "loss/own_max": lambda *_: 3.0,
     }
     expected = {name: reference.mean([function(*row) for row in tokens]) for name, function in each.items()}
+    expected["kl/teacher"] = float((batch["logprobs"] - batch["teacher_logprobs"])[batch.loss_mask].mean())
     expected["ratio/token_max"] = max(reference.ratio("token", [row[0]], [row[1]], [True])[0] for row in tokens)
     expected["mismatch/abs_max"] = max(abs(row[3] - row[1]) for row in tokens)
 
@@ -163,8 +165,8 @@ def test_kl_in_the_reward(estimator):
     ]
     expected = [r + sum(row) for r, row in zip(rewards.tolist(), per_row, strict=True)]
 
-    assert kl_in_reward(batch, kl).tolist() == pytest.approx(reference.flat(per_row), abs=1e-6)
-    assert torch.equal(charged["kl_rewards"], kl_in_reward(batch, kl))
+    assert (-kl.coef * kl_of_tokens(batch, kl)).tolist() == pytest.approx(reference.flat(per_row), abs=1e-6)
+    assert torch.equal(charged["kl_rewards"], -kl.coef * kl_of_tokens(batch, kl))
     assert charged["rewards"].tolist()[1:] == pytest.approx(expected[1:], abs=1e-6)
     assert charged["rewards"][0].isnan()
     assert PolicyObjective(reinforce, kl=kl)(_outputs(batch), batch).metrics.keys().isdisjoint({"kl/loss"})
@@ -172,3 +174,80 @@ def test_kl_in_the_reward(estimator):
 
 def _outputs(batch):
     return PolicyOutputs(logprobs=batch["logprobs"], entropy=batch["entropy"])
+
+
+class Doubled:
+    """An extra loss: 2 · -log pi on the tokens of every other sequence."""
+
+    unit = "group"
+
+    def mask(self, batch):
+        return batch.sequence_ids % 2 == 0
+
+    def __call__(self, logprobs, batch):
+        return LossOutput(values=-2 * logprobs, metrics={"doubled/own": (torch.tensor(1.0), torch.tensor(1.0))})
+
+
+def test_extra_losses_have_denominators_of_their_own():
+    """Half of the mean over their own tokens is added, by value and gradient, whatever the main loss averages over."""
+    batch = in_double(random_batch(5, num_groups=5))
+    extra = ExtraLoss(name="doubled", loss=Doubled(), weight=0.5)
+    mean = Aggregator("token-mean")
+    plain = gradient(PolicyObjective(reinforce, kl=KlConfig()), mean, batch)
+    both = gradient(PolicyObjective(reinforce, kl=KlConfig(), extras=[extra]), mean, batch)
+    own = batch.loss_mask & (batch.sequence_ids % 2 == 0)
+    added = 0.5 * float((-2 * batch["logprobs"])[own].mean())
+    parts = [[[s] for s in range(batch.num_sequences)]]
+    cut = gradient(PolicyObjective(reinforce, kl=KlConfig(), extras=[extra]), mean, batch, parts)
+
+    assert both.loss - plain.loss == pytest.approx(added, rel=1e-6)
+    assert torch.allclose(both.logprobs - plain.logprobs, torch.where(own, -1.0 / own.sum(), 0.0).double(), atol=1e-9)
+    assert torch.allclose(cut.logprobs, both.logprobs, rtol=1e-6, atol=1e-12)
+    assert both.metrics["extra/doubled"] == pytest.approx(2 * added, rel=1e-6)
+    assert PolicyObjective(reinforce, kl=KlConfig(), extras=[extra]).unit == "group"
+
+
+def test_the_log_linear_policy_lies_between_the_two():
+    """alpha 0 is the rollout policy, 1 the current one, 1/2 their geometric mean; it has no gradient."""
+    batch = in_double(random_batch(5))
+    for alpha in (0.0, 0.5, 1.0):
+        seen = {}
+
+        def loss(logprobs, prepared, seen=seen):
+            seen["old"] = prepared["old_logprobs"]
+            return LossOutput(values=(logprobs - prepared["old_logprobs"]).exp(), metrics={})
+
+        part = batch.with_tokens(proximal_alpha=torch.full_like(batch["logprobs"], alpha))
+        found = gradient(PolicyObjective(loss, kl=KlConfig(), proximal="loglinear"), Aggregator("token-sum"), part)
+        expected = (1 - alpha) * batch["rollout_logprobs"] + alpha * batch["logprobs"]
+        ratio = (batch["logprobs"] - expected).exp() * batch["weights"]
+
+        assert torch.allclose(seen["old"], expected)
+        assert torch.allclose(found.logprobs, ratio.where(batch.loss_mask, 0.0))
+
+
+def test_a_penalty_on_advantages_keeps_their_mean():
+    """A_t + coef (mean KL - KL_t): less where the policy is far from the reference, nothing on the whole."""
+    batch = random_batch(6)
+    kl = KlConfig(coef=0.3, estimator="k1", place="advantage")
+    moved = apply_kl_to_advantages(batch, kl)["advantages"]
+    mask = batch.loss_mask
+    divergence = (batch["old_logprobs"] - batch["ref_logprobs"])[mask]
+    expected = batch["advantages"][mask] + 0.3 * (divergence.mean() - divergence)
+
+    assert torch.allclose(moved[mask], expected, atol=1e-5)
+    assert moved[mask].mean().item() == pytest.approx(batch["advantages"][mask].mean().item(), abs=1e-6)
+    assert not moved[~mask].any()
+
+
+def test_the_entropy_bonus_acts_while_the_entropy_is_low():
+    """With a target it is switched by the measured entropy of the step before; the gradient path stays."""
+    batch = random_batch(6)
+    objective = PolicyObjective(reinforce, kl=KlConfig(), entropy_coef=0.1, entropy_target=0.5)
+    on = gradient(objective, Aggregator("token-mean"), batch)
+    objective.entropy_acts = False
+    off = gradient(objective, Aggregator("token-mean"), batch)
+
+    assert objective.entropy_grad
+    assert on.entropy[batch.loss_mask].lt(0).all()
+    assert not off.entropy.any()
