@@ -26,11 +26,11 @@ def train(name, folder, *overrides):
 @pytest.mark.parametrize("name", ["dpo", "orpo", "kto"])
 def test_held_out_pairs_come_apart(name, tmp_path):
     """With a reference, without one, and on single completions: which of two answers is right, for prompts that were never seen."""
-    rows = train(name, tmp_path, "run.steps=100")
+    rows = train(name, tmp_path)
 
     assert rows[0]["eval/rewards/accuracy"] < 0.7
-    assert rows[-1]["eval/rewards/accuracy"] > 0.8
-    assert rows[-1]["eval/loss"] < 0.75 * rows[0]["eval/loss"]
+    assert rows[-1]["eval/rewards/accuracy"] > 0.9
+    assert rows[-1]["eval/loss"] < 0.6 * rows[0]["eval/loss"]
 
 
 @pytest.mark.parametrize("name", ["dpo", "aot", "aot_unpaired", "bco", "kto", "cpo"])
