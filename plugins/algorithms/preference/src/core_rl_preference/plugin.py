@@ -47,8 +47,8 @@ def core_rl_algorithms() -> list[Component]:
     return [
         Component(
             name=name,
-            target=f"core_rl_preference.config:{cls}",
-            config=f"core_rl_preference.config:{cls}",
+            target=f"core_rl_preference.algorithms:{cls}",
+            config=f"core_rl_preference.algorithms:{cls}",
             summary=summary,
             needs=frozenset({"labelled"}) if name == "kto" else _PAIRS,
             paper=paper,
