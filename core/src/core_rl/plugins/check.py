@@ -13,6 +13,7 @@ from core_rl.capabilities import CAPABILITIES
 from core_rl.component import Component
 from core_rl.config.algorithm import AlgorithmConfig
 from core_rl.config.fields import fields_of, section_class
+from core_rl.config.offline import OfflineConfig
 from core_rl.errors import PluginError
 from core_rl.kinds import ROLES
 from core_rl.plugins.guard import HeavyImportError, heavy_import_guard
@@ -59,8 +60,9 @@ def _config_findings(kind: str, component: Component) -> Iterator[str]:
         yield f"the options class {component.config} is no attrs class"
         return
     yield from _field_findings(cls, "")
-    if kind == "algorithm" and not issubclass(cls, AlgorithmConfig):
-        yield f"the options class {component.config} is no subclass of core_rl.config.algorithm.AlgorithmConfig"
+    if kind == "algorithm" and not issubclass(cls, AlgorithmConfig | OfflineConfig):
+        bases = "core_rl.config.algorithm.AlgorithmConfig or core_rl.config.offline.OfflineConfig"
+        yield f"the options class {component.config} is no subclass of {bases}"
 
 
 def _field_findings(cls: type, path: str) -> Iterator[str]:
