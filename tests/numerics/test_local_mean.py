@@ -99,3 +99,8 @@ def test_an_empty_mask_weighs_nothing():
     batch = random_batch(0)
 
     assert (LocalMean(2).weights(batch.with_loss_mask(torch.zeros_like(batch.loss_mask))) == 0).all()
+
+
+def test_no_sequence_is_no_error():
+    """[0] -> [0]."""
+    assert LocalMean(2).weights(random_batch(0).select([])).numel() == 0

@@ -82,6 +82,7 @@ class LocalMean:
     def weights(self, batch: PackedBatch) -> torch.Tensor:
         lengths = segment_count(batch.loss_mask, batch.cu_seqlens).double()
         part = torch.arange(lengths.numel(), device=lengths.device) // self.sequences
-        tokens = torch.zeros(int(part[-1]) + 1, dtype=torch.float64, device=lengths.device).index_add_(0, part, lengths)
+        parts = -(-lengths.numel() // self.sequences)
+        tokens = torch.zeros(parts, dtype=torch.float64, device=lengths.device).index_add_(0, part, lengths)
         per_sequence = 1.0 / (tokens.clamp(min=1)[part] * (tokens > 0).sum().clamp(min=1))
         return broadcast(per_sequence.float(), batch.cu_seqlens, batch.num_tokens).where(batch.loss_mask, 0.0)
