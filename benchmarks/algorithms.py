@@ -45,16 +45,23 @@ def main() -> None:
     files = [file for file in sorted(EXAMPLES.glob("*.yaml")) if not args.only or file.stem in args.only]
     with tempfile.TemporaryDirectory(prefix="core-rl-bench-") as scratch, ThreadPoolExecutor(args.jobs) as pool:
         teacher = make_teacher(Path(scratch)) if any("teacher" in file.read_text(encoding="utf-8") for file in files) else None
-        jobs = [(file, seed) for file in files for seed in args.seeds]
-        runs = list(pool.map(lambda job: train(*job, Path(scratch), teacher), jobs))
-    rows = [summary(file.stem, [run for run in runs if run["name"] == file.stem]) for file in files]
-    report = {"machine": _machine.describe(1), "core_rl": _machine.versions(), "seeds": args.seeds, "rows": rows}
-    print(table(report))
-    if not args.dry_run:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "algorithms.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        (RESULTS / "algorithms.md").write_text(table(report), encoding="utf-8")
-        draw(rows, RESULTS / "algorithms.png")
+        runs: list[dict[str, Any]] = []
+        for seed in args.seeds:  # seed by seed, so that what is written while it runs speaks of every algorithm
+            runs += pool.map(lambda file, seed=seed: train(file, seed, Path(scratch), teacher), files)
+            rows = [summary(file.stem, [run for run in runs if run["name"] == file.stem]) for file in files]
+            report(rows, args.seeds[: args.seeds.index(seed) + 1], dry_run=args.dry_run)
+
+
+def report(rows: Sequence[dict[str, Any]], seeds: Sequence[int], *, dry_run: bool) -> None:
+    """Table and picture of the seeds so far."""
+    found = {"machine": _machine.describe(1), "core_rl": _machine.versions(), "seeds": list(seeds), "rows": list(rows)}
+    print(table(found), flush=True)
+    if dry_run:
+        return
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "algorithms.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    (RESULTS / "algorithms.md").write_text(table(found), encoding="utf-8")
+    draw(rows, RESULTS / "algorithms.png")
 
 
 def make_teacher(scratch: Path) -> Path:
