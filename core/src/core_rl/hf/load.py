@@ -43,10 +43,10 @@ def load_config(spec: ModelSpec) -> PretrainedConfig:
         try:  # built at once, since some fields follow from others (head_dim from hidden_size)
             config = transformers.AutoConfig.for_model(model_type, **changes)
         except (ValueError, TypeError, ZeroDivisionError) as error:
-            message = f"model.config: transformers cannot build a {model_type} from it: {_first_line(error)}"
+            message = f"model.config: transformers cannot build a {model_type} from it: {first_line(error)}"
             raise ModelError(message) from error
     else:
-        config = _pretrained(transformers.AutoConfig, source, spec)
+        config = from_pretrained(transformers.AutoConfig, source, spec)
         _check_keys(config, changes)
         for name, value in changes.items():
             setattr(config, name, value)
@@ -61,7 +61,7 @@ def _check_keys(config: PretrainedConfig, changes: Mapping[str, Any]) -> None:
             raise ModelError(message)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
@@ -96,65 +96,14 @@ def load_model(spec: ModelSpec, *, seed: int) -> PreTrainedModel:
                     config, dtype=torch.float32, trust_remote_code=spec.trust_remote_code
                 )
             except (ValueError, TypeError, RuntimeError) as error:
-                message = f"model.config: transformers cannot build a {config.model_type} from it: {_first_line(error)}"
+                message = f"model.config: transformers cannot build a {config.model_type} from it: {first_line(error)}"
                 raise ModelError(message) from error
     else:
         source = source_of(spec)
         assert source is not None  # load_config has refused a pretrained model without a path
-        model = _pretrained(transformers.AutoModelForCausalLM, source, spec, config=config, dtype=torch.float32)
+        model = from_pretrained(transformers.AutoModelForCausalLM, source, spec, config=config, dtype=torch.float32)
     model.eval()
     return model
-
-
-def load_value_model(spec: ModelSpec, *, seed: int) -> PreTrainedModel:
-    """The model with one number for each token in place of its output layer: a critic, or a reward model.
-
-    A sequence classification model of one label in transformers' terms, whose layer `score` is that of a folder that has one, and
-    zeros where there is none: every value begins at 0, and nothing of it is random.
-    """
-    import torch
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()
-    config = load_config(spec)
-    config.num_labels = 1
-    if config.get_text_config().pad_token_id is None:
-        config.get_text_config().pad_token_id = config.pad_token_id = load_tokenizer(spec).pad_token_id
-    auto = transformers.AutoModelForSequenceClassification
-    known = False
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        try:
-            if spec.init == "random":
-                model = auto.from_config(config, dtype=torch.float32, trust_remote_code=spec.trust_remote_code)
-            else:
-                model, known = _pretrained_scores(auto, spec, config)
-        except (ValueError, TypeError, RuntimeError) as error:
-            message = f"model: transformers has no {config.model_type} with a score for a sequence: {_first_line(error)}"
-            raise ModelError(message) from error
-    if not hasattr(model, "score") or model.score.weight.shape[0] != 1:
-        message = f"model: {config.model_type} in transformers has no layer `score` of one output, which a critic or a reward model is"
-        raise ModelError(message)
-    if not known:
-        torch.nn.init.zeros_(model.score.weight)
-    loaded: PreTrainedModel = model.eval()
-    return loaded
-
-
-def _pretrained_scores(auto: Any, spec: ModelSpec, config: Any) -> tuple[Any, bool]:
-    """The model, and whether its score layer was in the folder."""
-    import torch
-    import transformers
-
-    source = source_of(spec)
-    assert source is not None  # load_config has refused a pretrained model without a path
-    verbosity = transformers.utils.logging.get_verbosity()
-    transformers.utils.logging.set_verbosity_error()  # a new layer is no news here
-    try:
-        model, report = _pretrained(auto, source, spec, config=config, dtype=torch.float32, output_loading_info=True)
-    finally:
-        transformers.utils.logging.set_verbosity(verbosity)
-    return model, not any(name.startswith("score") for name in report["missing_keys"])
 
 
 def context_length(spec: ModelSpec) -> int:
@@ -171,11 +120,12 @@ def context_length(spec: ModelSpec) -> int:
     return int(limit)
 
 
-def _pretrained(auto: Any, source: str, spec: ModelSpec, **options: Any) -> Any:
+def from_pretrained(auto: Any, source: str, spec: ModelSpec, **options: Any) -> Any:
+    """`auto.from_pretrained` with its errors in one line."""
     try:
         return auto.from_pretrained(
             source, trust_remote_code=spec.trust_remote_code, local_files_only=Path(source).is_dir(), **options
         )
     except (OSError, ValueError, KeyError) as error:
-        message = f"model.path: transformers cannot load {spec.path}: {_first_line(error)}"
+        message = f"model.path: transformers cannot load {spec.path}: {first_line(error)}"
         raise ModelError(message) from error

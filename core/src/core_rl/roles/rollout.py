@@ -84,7 +84,7 @@ class ScoreRequest:
     """One sequence, whose tokens are given."""
 
     id: str
-    tokens: Sequence[int]
+    tokens: Sequence[int] = attrs.field(validator=attrs.validators.min_len(1))
     top_k: int = attrs.field(default=0, validator=attrs.validators.ge(0))
     """So many of the likeliest tokens in each place as well."""
     temperature: float = attrs.field(default=1.0, validator=attrs.validators.gt(0.0))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from core_rl.data.batch import PackedBatch
 from core_rl.errors import ModelError
@@ -32,27 +34,30 @@ TOKENIZER = "characters:0123456789abc"
 MEAN = Aggregator("token-mean")
 
 
-def batch(seed=5, *, pairs=False) -> PackedBatch:
-    """Two groups of three with a shared prompt; with `pairs`, groups of two."""
+def batch(seed=5) -> PackedBatch:
+    """Two groups of three with a shared prompt."""
     random = torch.Generator().manual_seed(seed)
-    size = 2 if pairs else 3
-    prompts = torch.randint(3, 16, (2, 6), generator=random).repeat_interleave(size, 0)
-    rows = torch.cat([prompts, torch.randint(3, 16, (2 * size, 5), generator=random)], 1)
-    positions = torch.arange(11, dtype=torch.int32).repeat(2 * size)
+    prompts = torch.randint(3, 16, (2, 6), generator=random).repeat_interleave(3, 0)
+    rows = torch.cat([prompts, torch.randint(3, 16, (6, 5), generator=random)], 1)
+    positions = torch.arange(11, dtype=torch.int32).repeat(6)
     return PackedBatch(
         tokens=rows.flatten(),
-        cu_seqlens=torch.arange(0, 22 * size + 1, 11, dtype=torch.int32),
+        cu_seqlens=torch.arange(0, 67, 11, dtype=torch.int32),
         positions=positions,
         loss_mask=positions >= 6,
-        sequence_fields={"group": torch.arange(2).repeat_interleave(size)},
+        sequence_fields={"group": torch.arange(2).repeat_interleave(3)},
     )
 
 
-def build(heads="policy", *, model="llama", path=None, frozen=False, **options) -> LocalTrainEngine:
+def build(heads="policy", *, model="llama", path=None, frozen=False, dtype="float32", seed=1, **options) -> LocalTrainEngine:
     spec = ModelSpec(
-        path=path, init="random" if path is None else "pretrained", config={} if path else MODELS[model], tokenizer=TOKENIZER
+        path=path,
+        init="random" if path is None else "pretrained",
+        config={} if path else MODELS[model],
+        tokenizer=TOKENIZER,
+        dtype=dtype,
     )
-    context = TrainContext(model=spec, seed=1, total_steps=10, heads=heads, frozen=frozen)
+    context = TrainContext(model=spec, seed=seed, total_steps=10, heads=heads, frozen=frozen)
     engine = LocalTrainEngine(LocalTrainConfig(**{"device": "cpu", "lr": 1e-2, **options}), context)
     engine.setup()
     return engine
@@ -100,12 +105,20 @@ def test_values_are_those_of_the_state_before_each_token(model, heads, sharing):
     assert not values[~data.loss_mask].any()
 
 
-def test_a_new_head_says_zero():
-    """Of a critic and beside a policy: nothing of it is random."""
-    data = batch()
+@pytest.mark.parametrize("heads", ["value", "both"])
+def test_a_new_head_says_next_to_nothing(heads):
+    """Values begin near 0 and not at it, so that the trunk learns from the first step on; the seed decides them."""
+    engine, data = build(heads, optimizer="sgd"), batch()
+    values = engine.forward(data, ["values"])["values"]
+    same, other = (build(heads, seed=seed)._policy.value_weight for seed in (1, 2))
+    trunk = engine.module.base_model.layers[0].mlp.up_proj.weight.detach().clone()
 
-    assert not build("value").forward(data, ["values"])["values"].any()
-    assert not build("both").forward(data, ["values"])["values"].any()
+    assert 0 < values.abs().max() < 0.1
+    assert torch.equal(same, engine._policy.value_weight)
+    assert not torch.equal(other, same)
+    engine.train_step(data, Regression(), MEAN)
+
+    assert not torch.equal(engine.module.base_model.layers[0].mlp.up_proj.weight, trunk)
 
 
 @pytest.mark.parametrize("heads", ["value", "both"])
@@ -194,6 +207,47 @@ def test_heads_that_are_not_there_are_told():
         build("policy").forward(batch(), ["values"])
     with pytest.raises(ModelError, match="logprobs were asked for"):
         build("value").forward(batch(), ["logprobs"])
+    with pytest.raises(ModelError, match="topk_logprobs were asked for"):
+        build("value").forward(batch(), ["values"], top_k=2)
+
+
+@pytest.mark.parametrize("heads", ["value", "both"])
+def test_half_precision(heads, tmp_path: Path):
+    """A bfloat16 model's values are near the float32 one's; its head has a float32 master, which a checkpoint keeps."""
+    data = batch()
+    exact, engine = build(heads), build(heads, dtype="bfloat16")
+    for one in (exact, engine):
+        randomise_head(one)
+    wanted = exact.forward(data, ["values"])["values"]
+    got = engine.forward(data, ["values"])["values"]
+    losses = [engine.train_step(data, Regression(), MEAN).loss for _ in range(6)]
+    engine.save(tmp_path)
+    other = build(heads, dtype="bfloat16")
+    other.load(tmp_path)
+
+    torch.testing.assert_close(got, wanted, atol=0.15, rtol=0.05)
+    assert losses[-1] < 0.5 * losses[0]
+    assert torch.equal(other.forward(data, ["values"])["values"], engine.forward(data, ["values"])["values"])
+    assert other.train_step(data, Regression(), MEAN) == engine.train_step(data, Regression(), MEAN)
+
+
+@given(budget=st.integers(5, 80), order=st.permutations(range(6)), sharing=st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_how_a_batch_is_cut_and_ordered_changes_nothing(budget, order, sharing):
+    """Values and given tokens under any token budget, order of the sequences and sharing: the same numbers and the same step."""
+    ids = torch.randint(0, 16, (66, 2), generator=torch.Generator().manual_seed(3))
+    data = batch().with_tokens(gather_ids=ids)
+    plain = build("both", max_tokens_per_micro_batch=2048, prefix_sharing=False, optimizer="sgd")
+    cut = build("both", max_tokens_per_micro_batch=budget, prefix_sharing=sharing, optimizer="sgd")
+    where = data.token_indices(order)
+    wanted, got = plain.forward(data, ["values"]), cut.forward(data.select(order), ["values"])
+    reports = [plain.train_step(data, GatheredAndValues(), MEAN), cut.train_step(data.select(order), GatheredAndValues(), MEAN)]
+
+    for name in ("values", "gathered_logprobs"):
+        torch.testing.assert_close(got[name], wanted[name][where], atol=1e-5, rtol=1e-4)
+    assert reports[1].loss == pytest.approx(reports[0].loss, rel=1e-5)
+    for one, other in zip(plain.module.parameters(), cut.module.parameters(), strict=True):
+        torch.testing.assert_close(other, one, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -244,6 +298,13 @@ def test_given_tokens_have_their_gradient(budget):
         torch.testing.assert_close(before[name] - p.detach(), wanted[name], atol=1e-5, rtol=1e-3)
 
 
+class GatheredAndValues(Gathered):
+    """With a value head beside it."""
+
+    def __call__(self, outputs, data):
+        return LossOutput(values=(outputs.values - 1).square() - outputs.gathered.sum(1), metrics={})
+
+
 class WholeGroups:
     """Fails where a group is cut."""
 
@@ -272,9 +333,6 @@ class Direct:
     entropy_grad = False
     unit = "sequence"
 
-    def __init__(self, weights):
-        self.weights = weights
-
     def __call__(self, outputs, data):
         return LossOutput(values=outputs.logprobs * 0, metrics={}, direct=-outputs.logprobs * data["own_weights"])
 
@@ -292,7 +350,7 @@ def test_terms_with_weights_of_their_own_are_added_as_they_are():
     data = batch()
     one, two = build(max_tokens_per_micro_batch=30), build(max_tokens_per_micro_batch=30)
     report = one.train_step(data, Likelihood(), MEAN)
-    direct = two.train_step(data.with_tokens(own_weights=MEAN.weights(data)), Direct(None), MEAN)
+    direct = two.train_step(data.with_tokens(own_weights=MEAN.weights(data)), Direct(), MEAN)
 
     assert direct.loss == pytest.approx(report.loss, rel=1e-6)
     assert direct.grad_norm == pytest.approx(report.grad_norm, rel=1e-5)

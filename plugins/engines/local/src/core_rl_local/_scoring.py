@@ -27,8 +27,8 @@ def scores(module: Any, request: ScoreRequest) -> Scores:
     policy.temperature = request.temperature
     with torch.no_grad():
         found = policy.outputs(batch, [0], top_k=request.top_k)
-    if found.topk_ids is None or found.topk_logprobs is None:
-        return Scores(logprobs=found.logprobs.tolist())
-    return Scores(
-        logprobs=found.logprobs.tolist(), topk_ids=found.topk_ids.tolist(), topk_logprobs=found.topk_logprobs.tolist()
-    )
+    logprobs = found.logprobs.tolist()
+    if not request.top_k:
+        return Scores(logprobs=logprobs)
+    ids, best = ([] if rows is None else rows[1:].tolist() for rows in (found.topk_ids, found.topk_logprobs))
+    return Scores(logprobs=logprobs, topk_ids=[[], *ids], topk_logprobs=[[], *best])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from core_rl.hf.values import small_head
 from core_rl_local._weights import VALUE_HEAD
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ def value_weight(module: Any) -> torch.Tensor | None:
     return None if layer is None else layer.weight
 
 
-def add_value_head(module: Any) -> None:
-    """Zeros at first: every value begins at 0, and nothing of it is random."""
+def add_value_head(module: Any, *, seed: int) -> None:
+    """Beside the output layer, `small_head` at first."""
     size = module.config.get_text_config().hidden_size
     head = torch.nn.Linear(size, 1, bias=False, dtype=next(module.parameters()).dtype)
-    torch.nn.init.zeros_(head.weight)
+    small_head(head.weight, seed=seed)
     module.add_module(VALUE_HEAD, head)
 
 

@@ -76,9 +76,7 @@ class LocalRolloutEngine:
         return module
 
     async def generate(self, request: GenerateRequest) -> list[Completion]:
-        if self._failure is not None or self._closed:
-            message = f"the local rollout engine is {'closed' if self._closed else f'dead since: {self._failure!r}'}"
-            raise RunError(message) from self._failure
+        self._check_alive()
         room = self._context_length - len(request.prompt_ids)
         if room < 1 or not request.prompt_ids:
             message = (
@@ -106,12 +104,21 @@ class LocalRolloutEngine:
             self._jobs.pop(request.id, None)
 
     async def score(self, request: ScoreRequest) -> Scores:
-        """Log-probabilities of given tokens under the weights that are served, between two steps of decoding."""
+        """Log-probabilities of given tokens under the weights that are served, between two steps of decoding; not while paused."""
         if len(request.tokens) > self._context_length:
             message = f"{request.id}: {len(request.tokens)} tokens, and the context holds {self._context_length}"
             raise PromptTooLongError(message)
-        async with self._between_steps:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._scores, request)
+        while True:
+            await self._may_run.wait()
+            async with self._between_steps:
+                self._check_alive()
+                if self._may_run.is_set():  # an update may have begun while this waited for its turn
+                    return await asyncio.get_running_loop().run_in_executor(self._thread, self._scores, request)
+
+    def _check_alive(self) -> None:
+        if self._failure is not None or self._closed:
+            message = f"the local rollout engine is {'closed' if self._closed else f'dead since: {self._failure!r}'}"
+            raise RunError(message) from self._failure
 
     def _scores(self, request: ScoreRequest) -> Scores:
         from core_rl_local._scoring import scores

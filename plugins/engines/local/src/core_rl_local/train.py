@@ -21,8 +21,9 @@ from core_rl.data.micro_batches import (
     whole_group_micro_batches,
 )
 from core_rl.errors import ModelError, UserError
-from core_rl.hf.load import load_model, load_value_model
+from core_rl.hf.load import load_model
 from core_rl.hf.tokenizer import load_tokenizer
+from core_rl.hf.values import load_value_model
 from core_rl.roles.train import StepReport
 from core_rl_local import _checkpoint
 from core_rl_local._lora import add_adapters
@@ -74,7 +75,7 @@ class LocalTrainEngine:
             with score_set_aside(self.module):
                 self._peft = add_adapters(self.module, self.options.lora, seed=self.context.seed)
         if self.context.heads == "both":
-            add_value_head(self.module)
+            add_value_head(self.module, seed=self.context.seed)
             load_value_head(self.module, self.context.model)
         if self.options.gradient_checkpointing:
             enable_checkpointing(self.module)
@@ -114,7 +115,7 @@ class LocalTrainEngine:
 
     def _room(self, batch: PackedBatch, outputs: Sequence[TokenOutput], top_k: int | None) -> dict[str, torch.Tensor]:
         """Zeros for everything that `forward` returns."""
-        for name in outputs:
+        for name in (*outputs, *(() if top_k is None else ("topk_logprobs",))):
             if (name == "values" and self.context.heads == "policy") or (name != "values" and self.context.heads == "value"):
                 message = f"{name} were asked for, and the engine was built with heads {self.context.heads!r}"
                 raise ModelError(message)
