@@ -12,8 +12,11 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     import difflib
 
     spelled = {name.lower().replace("-", "_"): name for name in known}
-    found = difflib.get_close_matches(word.lower().replace("-", "_"), spelled, n=1, cutoff=0.6)
-    return spelled[found[0]] if found else None
+    slip = word.lower().replace("-", "_")
+    found = difflib.get_close_matches(slip, spelled, n=5, cutoff=0.6)
+    swapped = [name for name in found if sorted(name) == sorted(slip)]  # the same letters in another order: the likeliest slip
+    best = swapped or found
+    return spelled[best[0]] if best else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
