@@ -26,7 +26,7 @@ def check(config: RunFile) -> list[Problem]:
             f"loss decoupled_ppo weighs by pi_prox/mu already: the weights of {one.name} would count it twice, leave it out",
         )
         for index, one in enumerate(algorithm.rejections)
-        if one.name in _WEIGHTS
+        if one.name.rpartition("/")[2] in _WEIGHTS or getattr(one.options, "action", None) == "clamp"
     ]
     if algorithm.proximal == "rollout":
         message = "rollout makes the proximal policy the one that sampled, so that every weight is 1: take loss ppo_clip, or recompute"

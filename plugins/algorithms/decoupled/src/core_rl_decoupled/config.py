@@ -33,22 +33,31 @@ class DecoupledPpoConfig:
         metadata={"help": "the largest behaviour weight pi_prox/mu; null: no bound"},
     )
     beyond: Literal["clip", "zero"] = attrs.field(
-        default="clip",
-        metadata={"help": "a weight above cap becomes cap (clip), or its token counts 0 (zero, as in Cosmos-RL)"},
+        default="zero",
+        metadata={"help": "a token whose weight is above cap counts 0 (zero: AReaL, Cosmos-RL), or weighs cap (clip)"},
     )
 
     @beyond.validator
     def _check_beyond(self, _: attrs.Attribute[Any], value: str) -> None:
-        if value == "zero" and self.cap is None:
-            message = "zero needs a cap: give one, or leave this out"
+        if value == "clip" and self.cap is None:
+            message = "clip needs a cap: give one, or leave this out"
             raise ValueError(message)
+
+    dual_clip: float | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.gt(1.0)),
+        metadata={
+            "help": "the unweighted loss of a negative advantage A is at most dual_clip |A|: AReaL's c_clip; null: no bound"
+        },
+    )
 
     def formula(self) -> str:
         weight = "w"
         if self.cap is not None:
             weight = f"min(w, {self.cap:g})" if self.beyond == "clip" else f"w [w <= {self.cap:g}]"
         ratio = f"-min(r A, clip(r, 1-{self.clip_low:g}, 1+{self.clip_high:g}) A), r = pi/pi_prox"
-        return f"l = sg({weight}) {ratio}, w = pi_prox/mu"
+        dual = "" if self.dual_clip is None else f"; A < 0: at most sg({weight}) {self.dual_clip:g} |A|"
+        return f"l = sg({weight}) {ratio}, w = pi_prox/mu{dual}"
 
 
 @attrs.frozen(kw_only=True)
