@@ -84,15 +84,19 @@ def test_shared_prefixes_are_those_of_a_comparison_pair_by_pair(data, minimum):
 
 
 def test_high_entropy_keeps_the_least_sure():
-    """A fifth of the tokens, and none outside has more."""
+    """A fifth of the tokens, and none outside has more; the others count 0, or leave."""
     batch = random_batch(1, num_groups=8)
-    verdict = HighEntropy(HighEntropyConfig(share=0.2))(batch)
+    verdict = HighEntropy(HighEntropyConfig(share=0.2, action="mask"))(batch)
+    zeroed = HighEntropy(HighEntropyConfig(share=0.2))(batch)
     kept = verdict.keep & batch.loss_mask
     entropy = batch["entropy"]
 
     assert int(kept.sum()) == max(1, math.floor(0.2 * int(batch.loss_mask.sum())))
     assert entropy[kept].min() >= entropy[batch.loss_mask & ~kept].max()
-    assert HighEntropy(HighEntropyConfig(share=1.0))(batch).keep.all()
+    assert zeroed.keep.all()
+    assert torch.equal(zeroed.weights, verdict.keep.float())
+    assert zeroed.metrics == verdict.metrics
+    assert HighEntropy(HighEntropyConfig(share=1.0))(batch).weights.all()
     assert HighEntropy(HighEntropyConfig())(batch.with_loss_mask(torch.zeros_like(batch.loss_mask))).keep.all()
 
 

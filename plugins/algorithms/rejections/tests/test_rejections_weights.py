@@ -1,4 +1,4 @@
-"""`tis`, `mis`, `icepop`, `seq_mask_tis`, `outlier_veto`, `opsm`."""
+"""`tis`, `mis`, `icepop`, `seq_mask_tis`, `outlier_veto`; and their edges, with those of `opsm`."""
 
 from __future__ import annotations
 
@@ -89,19 +89,6 @@ def test_one_outlier_takes_its_sequence_out():
 
     assert torch.equal(keep, batch.sequence_ids != sequence)
     assert OutlierVeto(OutlierVetoConfig())(batch).keep.all()
-
-
-@pytest.mark.parametrize(
-    ("advantage", "shift", "kept"), [(-1.0, 0.1, False), (-1.0, -0.1, True), (1.0, 0.1, True), (0.0, 0.1, True)]
-)
-def test_opsm_drops_bad_sequences_that_the_policy_would_not_write(advantage, shift, kept):
-    """A < 0 and mean(log mu - log pi_old) above delta, and nothing else."""
-    batch = random_batch(5)
-    same = torch.full_like(batch["advantages"], advantage)
-    batch = batch.with_tokens(rollout_logprobs=batch["old_logprobs"] + shift, advantages=same)
-    keep = Opsm(OpsmConfig(delta=0.05))(batch).keep
-
-    assert set(keep[batch.loss_mask].tolist()) == {kept}
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from core_rl.roles.scoring import Verdict
 
 if TYPE_CHECKING:
-    import torch
+    from core_rl.data.batch import PackedBatch
 
 
 def weight_metrics(name: str, weights: torch.Tensor, mask: torch.Tensor) -> dict[str, float]:
@@ -26,3 +30,11 @@ def weight_metrics(name: str, weights: torch.Tensor, mask: torch.Tensor) -> dict
 def dropped(name: str, keep: torch.Tensor, mask: torch.Tensor) -> dict[str, float]:
     """`<name>/dropped_frac`: tokens of the mask that are left out."""
     return {f"{name}/dropped_frac": float((mask & ~keep).sum() / mask.sum().clamp(min=1))}
+
+
+def held_back(name: str, keep: torch.Tensor, batch: PackedBatch, action: Literal["zero", "mask"]) -> Verdict:
+    """What is not kept counts 0 with the denominators as they are, or leaves them too."""
+    metrics = dropped(name, keep, batch.loss_mask)
+    if action == "zero":
+        return Verdict(keep=torch.ones_like(keep), weights=keep.float(), metrics=metrics)
+    return Verdict(keep=keep, metrics=metrics)

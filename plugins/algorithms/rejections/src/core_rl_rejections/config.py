@@ -6,12 +6,15 @@ from typing import Any, Literal
 
 import attrs
 
+from core_rl.config.selection import Selection, component
 from core_rl.numerics.names import RatioLevel
 
 _not_negative: Any = attrs.validators.ge(0.0)
 _positive: Any = attrs.validators.gt(0.0)
 _optional_not_negative: Any = attrs.validators.optional(_not_negative)
 _fraction: Any = [_positive, attrs.validators.le(1.0)]
+_ACTION = "what is held back counts 0 and stays in the denominators (the paper), or leaves them too (mask)"
+_DELTA = "a sequence with A < 0 stays while its mean divergence is at most this"
 
 
 def _check_order(config: Any, attribute: Any, value: Any) -> None:
@@ -172,14 +175,29 @@ class OutlierVetoConfig:
 class OpsmConfig:
     """Off-policy sequence mask of DeepSeek-V3.2. See `core_rl_rejections.opsm`."""
 
-    delta: float = attrs.field(
-        default=1e-4,
-        validator=_not_negative,
-        metadata={"help": "a sequence with A < 0 stays while its mean divergence is at most this"},
+    delta: float = attrs.field(default=1e-4, validator=_not_negative, metadata={"help": _DELTA})
+    action: Literal["zero", "mask"] = attrs.field(default="zero", metadata={"help": _ACTION})
+
+    def formula(self) -> str:
+        return f"{self.action} a sequence with A < 0 and mean(log mu - log pi_old) > {self.delta:g}"
+
+
+@attrs.frozen(kw_only=True)
+class OpsmLossConfig:
+    """Another loss under the off-policy sequence mask of DeepSeek-V3.2. See `core_rl_rejections.opsm`."""
+
+    of: Selection = component("loss", help="the loss of the sequences that are not held back")
+    delta: float = attrs.field(default=1e-4, validator=_not_negative, metadata={"help": _DELTA})
+    against: Literal["rollout", "old"] = attrs.field(
+        default="rollout",
+        metadata={
+            "help": "whom the policy in training is compared with: the rollout engine's (the paper, TRL), or the old one (slime)"
+        },
     )
 
     def formula(self) -> str:
-        return f"mask a sequence with A < 0 and mean(log mu - log pi_old) > {self.delta:g}"
+        other = "mu" if self.against == "rollout" else "pi_old"
+        return f"l = 0 for a sequence with A < 0 and mean(log {other} - log pi) > {self.delta:g}, else l of {self.of.name}"
 
 
 @attrs.frozen(kw_only=True)
@@ -213,9 +231,10 @@ class HighEntropyConfig:
         validator=_fraction,
         metadata={"help": "of the batch's tokens, those of largest entropy: TRL's top_entropy_quantile"},
     )
+    action: Literal["zero", "mask"] = attrs.field(default="zero", metadata={"help": _ACTION})
 
     def formula(self) -> str:
-        return f"keep the {self.share:g} of the tokens with the largest entropy of pi_old"
+        return f"{self.action} all but the {self.share:g} of the tokens with the largest entropy of pi_old"
 
 
 @attrs.frozen(kw_only=True)

@@ -1,8 +1,14 @@
-"""Registers the rejections: filters and weights on tokens and sequences, chained in the order of `algorithm.rejections`."""
+"""Registers the rejections, filters and weights chained in the order of `algorithm.rejections`, and the loss `opsm`."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from core_rl import Component, hookimpl
+
+if TYPE_CHECKING:
+    from core_rl.config.run_file import RunFile
+    from core_rl.errors import Problem
 
 _OFF_POLICY = frozenset({"old_logprobs", "rollout_logprobs"})
 _REWARDS = frozenset({"rewards", "group"})
@@ -21,6 +27,28 @@ def core_rl_rejections() -> list[Component]:
         )
         for name, target, config, summary, needs, paper in _TABLE
     ]
+
+
+@hookimpl
+def core_rl_losses() -> list[Component]:
+    return [
+        Component(
+            name="opsm",
+            target="core_rl_rejections.opsm:OpsmLoss",
+            config="core_rl_rejections.config:OpsmLossConfig",
+            summary="another loss, without bad sequences that the policy itself would not write",
+            needs=frozenset({"rollout_logprobs"}),
+            formula="l = 0 for a sequence with A < 0 and mean(log mu - log pi) > delta, else l of another loss",
+            paper="2512.02556",
+        )
+    ]
+
+
+@hookimpl
+def core_rl_check_config(config: RunFile) -> list[Problem]:
+    from core_rl_rejections.checks import check
+
+    return check(config)
 
 
 _TABLE = (
@@ -70,7 +98,7 @@ _TABLE = (
         "opsm",
         "opsm:Opsm",
         "OpsmConfig",
-        "leave out bad sequences that the policy itself would not write",
+        "hold back bad sequences that the policy itself would not write",
         _OFF_POLICY | {"advantages"},
         "2512.02556",
     ),
@@ -94,7 +122,7 @@ _TABLE = (
         "high_entropy",
         "high_entropy:HighEntropy",
         "HighEntropyConfig",
-        "keep the tokens where the policy was least sure",
+        "learn from the tokens where the policy was least sure",
         frozenset({"entropy"}),
         "2506.01939",
     ),
