@@ -28,6 +28,7 @@ def statistic(metric, log_p, log_q):
         "k1": lambda: d,
         "k2": lambda: d * d / 2,
         "k3": lambda: math.exp(-d) - 1 + d,
+        "k3_rho": lambda: math.exp(d) - 1 - d,
         "binary_kl": lambda: max(binary(p, q), binary(q, p)),
     }
     return table[metric]()
@@ -56,7 +57,7 @@ def expected(batch, config):
     return kept
 
 
-@pytest.mark.parametrize("metric", ["ratio", "k1", "k2", "k3", "binary_kl"])
+@pytest.mark.parametrize("metric", ["ratio", "k1", "k2", "k3", "k3_rho", "binary_kl"])
 @pytest.mark.parametrize("over", [("token", "mean"), ("sequence", "sum"), ("sequence", "mean"), ("sequence", "max")])
 @given(seed=st.integers(0, 300), lower=st.sampled_from([None, -0.2, 0.1, 0.8]), width=st.sampled_from([None, 0.3, 1.5]))
 @settings(deadline=None, max_examples=15)
@@ -117,7 +118,7 @@ def test_the_binary_kl_is_finite_for_certain_tokens_and_keeps_equal_ones():
     assert keeps(-3.0, 0.0) == (False, 1.0)
 
 
-@pytest.mark.parametrize("metric", ["ratio", "k1", "k2", "k3", "binary_kl"])
+@pytest.mark.parametrize("metric", ["ratio", "k1", "k2", "k3", "k3_rho", "binary_kl"])
 @pytest.mark.parametrize("shift", [50.0, -50.0, 1e4, -1e4])
 def test_extremes_give_no_nan(metric, shift):
     """A weight or a verdict for every token, however far the two are apart."""

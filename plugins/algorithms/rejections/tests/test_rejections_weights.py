@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from core_rl.data.batch import PackedBatch
 from core_rl.testing.batches import in_double, random_batch
 from core_rl_rejections.config import IcepopConfig, MisConfig, OpsmConfig, OutlierVetoConfig, SeqMaskTisConfig, TisConfig
 from core_rl_rejections.opsm import Opsm
@@ -89,6 +90,28 @@ def test_one_outlier_takes_its_sequence_out():
 
     assert torch.equal(keep, batch.sequence_ids != sequence)
     assert OutlierVeto(OutlierVetoConfig())(batch).keep.all()
+
+
+def test_what_weights_say_of_themselves():
+    """Weights 1, 3 and 0: mean 4/3, effective sample size mean^2 / mean of squares, a third at 0. An empty mask says nothing."""
+    mask = torch.tensor([False, True, True, True])
+    sampled = torch.full((4,), -9.0)
+    batch = PackedBatch(
+        tokens=torch.arange(4),
+        cu_seqlens=torch.tensor([0, 4], dtype=torch.int32),
+        positions=torch.arange(4, dtype=torch.int32),
+        loss_mask=mask,
+        token_fields={
+            "rollout_logprobs": sampled,
+            "old_logprobs": sampled + torch.tensor([0.0, 1.0, 3.0, 9.0]).log().nan_to_num(neginf=0.0),
+        },
+    )
+    metrics = Icepop(IcepopConfig())(batch).metrics
+
+    assert metrics == pytest.approx(
+        {"icepop/weight_mean": 4 / 3, "icepop/weight_max": 3.0, "icepop/ess": (16 / 9) / (10 / 3), "icepop/zero_frac": 1 / 3}
+    )
+    assert Icepop(IcepopConfig())(batch.with_loss_mask(torch.zeros_like(mask))).metrics == {}
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,9 @@ class ZeroVarianceConfig:
 class RatioBandConfig:
     """Keep tokens or sequences whose distance between trainer and sampler lies in a band. See `core_rl_rejections.ratio_band`."""
 
-    metric: Literal["ratio", "k1", "k2", "k3", "binary_kl"] = attrs.field(
-        default="ratio", metadata={"help": "of d = log pi_old - log mu: e^d, d, d^2/2, e^-d - 1 + d, or the larger binary KL"}
+    metric: Literal["ratio", "k1", "k2", "k3", "k3_rho", "binary_kl"] = attrs.field(
+        default="ratio",
+        metadata={"help": "of d = log pi_old - log mu: e^d, d, d^2/2, e^-d - 1 + d, e^d - 1 - d, or the larger binary KL"},
     )
     level: Literal["token", "sequence"] = attrs.field(default="token", metadata={"help": "what is judged as one"})
     aggregate: Literal["sum", "mean", "max"] = attrs.field(
@@ -91,7 +92,8 @@ class RatioBandConfig:
             raise ValueError(message)
 
     def formula(self) -> str:
-        name = {"k1": "d", "k2": "d^2/2", "k3": "e^-d - 1 + d", "ratio": "e^d", "binary_kl": "KL_bin"}[self.metric]
+        names = {"k1": "d", "k2": "d^2/2", "k3": "e^-d - 1 + d", "k3_rho": "e^d - 1 - d", "ratio": "e^d", "binary_kl": "KL_bin"}
+        name = names[self.metric]
         what = f"{name} of a token" if self.level == "token" else f"{self.aggregate} of {name} over a sequence"
         return f"{self.action} unless {_band(self.lower, self.upper, what)}, d = log pi_old - log mu"
 

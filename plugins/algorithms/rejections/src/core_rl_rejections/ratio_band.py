@@ -4,6 +4,7 @@ With d_t over the tokens in the mask, q = mu, p = pi_old,
 
     ratio       e^d                       k2   d^2 / 2
     k1          d                         k3   e^-d - 1 + d, which is mu/pi_old - 1 - log(mu/pi_old)
+    k3_rho      e^d - 1 - d, the estimate of KL(mu || pi_old) from samples of mu; verl's k3
     binary_kl   the larger of KL(Bern(p) || Bern(q)) and KL(Bern(q) || Bern(p)) of the sampled token
 
 token: each token's own. sequence: the sum, mean or largest over the sequence; ratios are aggregated in log space, so that their sum is the
@@ -12,7 +13,7 @@ product, their mean the geometric mean. Kept is lower <= value <= upper, both in
 Bounds are on pi_train / pi_rollout. Where others differ:
 1. verl's k1 is -d compared with the logarithms of its "ratio" bounds: its bounds act on mu/pi_old. `token_k1: 0.5_5.0` there is metric ratio,
    lower 0.2, upper 2 here.
-2. verl's k3 is rho - 1 - log rho, with rho = e^d: the same estimator of the other direction. For small d they agree.
+2. verl's k3 is `k3_rho`; `k3` estimates the other direction. They agree where d is small.
 3. verl's seq_sum, seq_mean and seq_max are level sequence with aggregate sum, mean and max.
 4. Cosmos-RL zeroes (`action: zero`), RLinf drops (`mask`), TIS truncates (`clamp`, or the rejection `tis`).
 """
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from core_rl.numerics.ratios import bounded_exp
+from core_rl.numerics.ratios import LOG_RATIO_BOUND, bounded_exp
 from core_rl.numerics.segments import broadcast, segment_max, segment_mean, segment_sum
 from core_rl.roles.scoring import Verdict
 from core_rl_rejections._report import dropped, weight_metrics
@@ -70,8 +71,9 @@ def _of_tokens(log_p: torch.Tensor, log_q: torch.Tensor, metric: str) -> torch.T
     d = log_p - log_q
     if metric == "k2":
         return d.square() / 2
-    if metric == "k3":
-        return (-d).clamp(-20.0, 20.0).expm1() + d
+    if metric in ("k3", "k3_rho"):
+        signed = -d if metric == "k3" else d
+        return signed.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).expm1() - signed
     if metric == "binary_kl":
         return torch.maximum(_binary_kl(log_p, log_q), _binary_kl(log_q, log_p))
     return d
