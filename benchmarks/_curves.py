@@ -28,7 +28,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     figure.suptitle(
         "blue: training reward, green: held-out pair accuracy, orange: held-out loss; band: worst to best seed", fontsize=9
     )
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0, 1, 0.985))
     figure.savefig(path, dpi=110)
 
 
@@ -45,4 +45,4 @@ def panel(axes: Any, row: dict[str, Any]) -> None:
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     if row["measure"] != "eval/loss":
-        axes.set_ylim(-0.02, 1.05)
+        axes.set_ylim(-0.02, max(1.05, *(1.02 * max(one) for one in values)))
