@@ -85,6 +85,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "kl_cov": "cov",
         "kto": "preference",
         "nll": "sft",
+        "opsm": "rejections",
         "orpo": "preference",
         "positive_nll": "ppo",
         "ppo_clip": "grpo",
