@@ -2,7 +2,8 @@
 
 N tokens, S segments. `cu_seqlens` [S+1] integer: segment s is `[cu_seqlens[s], cu_seqlens[s+1])`; a segment may be empty.
 `mask` [N] bool leaves tokens out; None takes all. What is left out may be NaN or infinite: it never reaches a result or a
-gradient, nor does one segment reach another. Work is linear in N; scans take log2(longest segment) passes.
+gradient, nor does one segment reach another. Work is linear in N; scans take log2(longest segment) passes, a plain sum of finite
+numbers one.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ def discounted_suffix_sum(
 
     By doubling: after pass k, y_t holds the first 2^k terms, since y_t^(k+1) = y_t^(k) + discount^(2^k) · y_{t+2^k}^(k).
     """
+    if isinstance(discount, float) and discount == 1.0 and _may_be_cumulated(values, mask):
+        return _suffix_sum(_masked(values, mask, 0), cu_seqlens)
     after = broadcast(cu_seqlens[1:].long(), cu_seqlens, values.numel()) - torch.arange(values.numel(), device=values.device)
     result = _masked(values, mask, 0)
     step, longest = 1, _longest(cu_seqlens)
@@ -88,6 +91,18 @@ def discounted_suffix_sum(
         result = torch.cat([result[:-step] + scale * reached, result[-step:]])
         step, factor = step * 2, factor * factor
     return result
+
+
+def _may_be_cumulated(values: torch.Tensor, mask: torch.Tensor | None) -> bool:
+    """A sum over everything keeps segments apart only if no term is infinite, and on CUDA its order of summation is not fixed."""
+    fixed_order = not (values.is_cuda and torch.are_deterministic_algorithms_enabled())
+    return fixed_order and bool(_masked(values.detach(), mask, 0).isfinite().all())
+
+
+def _suffix_sum(values: torch.Tensor, cu_seqlens: torch.Tensor) -> torch.Tensor:
+    """[N] -> [N]: what stands from t to the end of everything, less what stands behind the segment; in float64."""
+    before = torch.cat([values.new_zeros(1, dtype=torch.float64), values.double().cumsum(0)])
+    return (broadcast(before[cu_seqlens[1:].long()], cu_seqlens, values.numel()) - before[:-1]).to(values.dtype)
 
 
 def _masked(values: torch.Tensor, mask: torch.Tensor | None, neutral: float) -> torch.Tensor:

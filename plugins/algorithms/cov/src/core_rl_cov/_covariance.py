@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from core_rl.numerics.segments import broadcast, segment_sum
+from core_rl.numerics.segments import segment_sum
 from core_rl.numerics.whitening import masked_mean
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ def drawn(batch: PackedBatch, candidates: torch.Tensor, count: int) -> torch.Ten
     where = candidates.nonzero()[:, 0]
     logprobs = batch["old_logprobs"].double()
     whole = segment_sum(logprobs * (1 + batch.positions), batch.cu_seqlens, batch.loss_mask)
-    own = logprobs * 12.9898 + batch["advantages"].double() * 78.233 + batch.positions * 37.719 + batch.tokens * 0.7548
-    key = (own + 94.673 * broadcast(whole, batch.cu_seqlens, batch.num_tokens))[where].sin().mul(43758.5453).frac()
+    whole, logprobs = whole[batch.sequence_ids[where]], logprobs[where]
+    own = logprobs * 12.9898 + batch["advantages"][where].double() * 78.233 + batch.positions[where] * 37.719
+    key = (own + batch.tokens[where] * 0.7548 + 94.673 * whole).sin().mul(43758.5453).frac()
     chosen = where[key.topk(min(count, where.numel())).indices]
     return torch.zeros_like(candidates).index_fill(0, chosen, value=True)
 

@@ -43,8 +43,10 @@ class ClipCov:
     def __call__(self, logprobs: torch.Tensor, batch: PackedBatch) -> LossOutput:
         options, advantages = self.options, batch["advantages"]
         ratio = ratios(logprobs, batch["old_logprobs"], batch)
-        clipped = ratio.clamp(1 - options.clip_low, 1 + options.clip_high)
-        values = -torch.minimum(ratio * advantages, clipped * advantages).masked_fill(batch["clip_cov"], 0.0)
-        beyond = (ratio * advantages > clipped * advantages).float()
-        terms = {"ratio/clip_frac": beyond, "cov/clip_frac": batch["clip_cov"].float()}
+        held = ratio.detach()
+        clipped = held.clamp(1 - options.clip_low, 1 + options.clip_high)
+        beyond = held * advantages > clipped * advantages
+        smaller = torch.where(beyond, clipped, ratio) * advantages
+        values = -smaller.masked_fill(batch["clip_cov"], 0.0)
+        terms = {"ratio/clip_frac": beyond.float(), "cov/clip_frac": batch["clip_cov"].float()}
         return LossOutput(values=values, metrics=sums(terms, batch.loss_mask))

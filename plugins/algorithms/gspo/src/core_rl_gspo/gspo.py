@@ -42,9 +42,11 @@ class Gspo:
         ratio = ratios(logprobs, batch["old_logprobs"], batch, "geometric")
         if self.level == "token":
             ratio = ratio.detach() * (logprobs - logprobs.detach()).exp()
-        values = -torch.minimum(ratio * advantages, ratio.clamp(self.low, self.high) * advantages)
-        ratio = ratio.detach()
-        low, high = (advantages < 0) & (ratio < self.low), (advantages > 0) & (ratio > self.high)
+        held = ratio.detach()
+        low, high = (advantages < 0) & (held < self.low), (advantages > 0) & (held > self.high)
+        values = -advantages * torch.where(
+            low | high, held.clamp(self.low, self.high), ratio
+        )  # the smaller of the two products
         shares = {"clip_low_frac": low, "clip_high_frac": high, "clip_frac": low | high}
         terms = {f"ratio/{name}": share.float() for name, share in shares.items()}
-        return LossOutput(values=values, metrics=sums({**terms, "ratio/sequence_mean": ratio}, batch.loss_mask))
+        return LossOutput(values=values, metrics=sums({**terms, "ratio/sequence_mean": held}, batch.loss_mask))

@@ -21,6 +21,7 @@ import torch
 
 from core_rl.numerics.returns import token_rewards
 from core_rl.numerics.segments import broadcast, discounted_suffix_sum, segment_count
+from core_rl_reinforce.per_sequence import on_tokens
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
@@ -39,6 +40,9 @@ class Returns:
 
 def returns_to_go(batch: PackedBatch, gamma: float) -> torch.Tensor:
     """[N] float32; 0 outside the mask, and where the reward failed."""
+    if gamma == 1.0 and not any(name in batch for name in ("kl_rewards", "turn_rewards")):
+        # paid at the end, so that all that comes before it has the same to go
+        return on_tokens(batch["rewards"], batch)["advantages"]
     mask = batch.loss_mask & broadcast(batch["rewards"].isfinite(), batch.cu_seqlens, batch.num_tokens)
     counts = segment_count(mask, batch.cu_seqlens)  # [S]
     bounds = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
