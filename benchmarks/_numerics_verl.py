@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -35,7 +36,8 @@ def main() -> None:
 
 def advantages(batch: dict[str, Any], flat: dict[str, Any]) -> dict[str, Callable[[], object]]:
     rewards, mask = batch["token_level_rewards"], batch["response_mask"]
-    index = flat["group"]
+    names = [str(uuid.UUID(int=number)) for number in range(int(flat["group"].max()) + 1)]
+    index = np.array([names[number] for number in flat["group"]], dtype=object)  # as verl's trainer names its groups
     one = torch.tensor(1.0)
     baselines = torch.from_numpy(flat["greedy_rewards"])
     config = type("Config", (dict,), {"__getattr__": dict.__getitem__})(gamma=1.0, norm_adv_by_std_in_grpo=True)

@@ -56,17 +56,52 @@ class Groups:
         return per_group[self.index]
 
 
+@attrs.frozen(eq=False)
+class Moments:
+    """What the statistics of rewards over their groups are made of: all [S] float64, but `known`."""
+
+    groups: Groups
+    known: torch.Tensor
+    """[S] bool: where there is a reward."""
+    values: torch.Tensor
+    """The rewards, 0 where there is none."""
+    count: torch.Tensor
+    total: torch.Tensor
+
+    @classmethod
+    def of(cls, rewards: torch.Tensor, group: torch.Tensor | Groups) -> Self:
+        groups, known = group if isinstance(group, Groups) else Groups.of(group), rewards.isfinite()
+        values = rewards.double().where(known, 0.0)
+        count, total = (groups.spread(groups.sum(each)) for each in (known.double(), values))
+        return cls(groups, known, values, count, total)
+
+    def mean(self, *, leave_one_out: bool = False) -> torch.Tensor:
+        """The mean over each sequence's group; over the others in it with `leave_one_out`. NaN where there is none."""
+        total, count = self.total, self.count
+        if leave_one_out:
+            total, count = total - self.values, count - self.known.double()
+        return total / count.where(count > 0, torch.nan)
+
+    def std(self, *, std: Std = "sample", leave_one_out: bool = False) -> torch.Tensor:
+        """The standard deviation over each sequence's group, or over the others in it. 1 for fewer than two."""
+        count, mean = self.count, self.total / self.count.clamp(min=1)
+        centred = (self.values - mean).where(self.known, 0.0)
+        squares = self.groups.spread(self.groups.sum(centred.square()))
+        squares = squares.where(squares > _NO_SPREAD * (squares + count * mean.square()), 0.0)
+        if leave_one_out:
+            left = squares - centred.square() * count / (count - 1).clamp(min=1)
+            squares = left.where(left > _NO_SPREAD_LEFT * squares, 0.0)
+            count = count - self.known.double()
+        deviation = (squares / (count - (1 if std == "sample" else 0)).clamp(min=1)).sqrt()
+        return deviation.where(count > 1, 1.0)
+
+
 def group_mean(rewards: torch.Tensor, group: torch.Tensor | Groups, *, leave_one_out: bool = False) -> torch.Tensor:
     """[S] float64: the mean over each sequence's group; over the others in it with `leave_one_out` (RLOO, 2402.14740).
 
     NaN where there is nothing to take the mean of.
     """
-    groups, known = group if isinstance(group, Groups) else Groups.of(group), rewards.isfinite()
-    values = rewards.double().where(known, 0.0)
-    total, count = groups.spread(groups.sum(values)), groups.spread(groups.sum(known.double()))
-    if leave_one_out:
-        total, count = total - values, count - known.double()
-    return (total / count).where(count > 0, torch.nan)
+    return Moments.of(rewards, group).mean(leave_one_out=leave_one_out)
 
 
 def group_std(
@@ -77,19 +112,7 @@ def group_std(
     With `leave_one_out` over the others: their sum of squares is Q - n/(n-1) (r_i - mean)^2, Q that of all. 1 for fewer than two.
     0 exactly when there is no spread.
     """
-    groups, known = group if isinstance(group, Groups) else Groups.of(group), rewards.isfinite()
-    count = groups.spread(groups.sum(known.double()))
-    centred = (rewards.double() - group_mean(rewards, groups)).where(known, 0.0)
-    squares = groups.spread(groups.sum(centred.square()))
-    scale = groups.spread(groups.sum(rewards.double().where(known, 0.0).square()))
-    squares = squares.where(squares > _NO_SPREAD * scale, 0.0)
-    if leave_one_out:
-        left = squares - centred.square() * count / (count - 1).clamp(min=1)
-        squares = left.where(left > _NO_SPREAD_LEFT * squares, 0.0)
-        count = count - known.double()
-    ddof = 1 if std == "sample" else 0
-    deviation = (squares / (count - ddof).clamp(min=1)).sqrt()
-    return deviation.where(count > 1, 1.0)
+    return Moments.of(rewards, group).std(std=std, leave_one_out=leave_one_out)
 
 
 def normalise(
@@ -103,17 +126,12 @@ def normalise(
     eps: float = 1e-6,
 ) -> torch.Tensor:
     """[S] float32: (r_i - mean) / (std + eps), each statistic over the group, the batch, or left out."""
-    whole = Groups.of(torch.zeros_like(group)) if "batch" in (mean_level, std_level) else None
-    own = Groups.of(group) if "group" in (mean_level, std_level) else None
+    members = {"group": group, "batch": torch.zeros_like(group)}
+    moments = {level: Moments.of(rewards, members[level]) for level in {mean_level, std_level} - {"none"}}
     result = rewards.double()
     if mean_level != "none":
-        members = own if mean_level == "group" else whole
-        assert members is not None
-        mean = group_mean(rewards, members, leave_one_out=leave_one_out in ("mean", "both"))
-        result = result - mean
+        result = result - moments[mean_level].mean(leave_one_out=leave_one_out in ("mean", "both"))
     if std_level != "none":
-        members = own if std_level == "group" else whole
-        assert members is not None
-        deviation = group_std(rewards, members, std=std, leave_one_out=leave_one_out in ("std", "both"))
+        deviation = moments[std_level].std(std=std, leave_one_out=leave_one_out in ("std", "both"))
         result = result / torch.where(deviation > 0, deviation + eps, 1.0)
     return result.where(result.isfinite(), 0.0).float()

@@ -30,8 +30,10 @@ class Remax:
         self.options = options
 
     def __call__(self, batch: PackedBatch) -> Mapping[str, torch.Tensor]:
-        baseline = batch["greedy_rewards"]
+        baseline, gamma = batch["greedy_rewards"], self.options.gamma
+        if gamma == 1.0:  # what is taken from the last reward is taken from every return
+            return {"advantages": returns_to_go(batch.with_sequences(rewards=batch["rewards"] - baseline), gamma)}
         known = baseline.isfinite() & batch["rewards"].isfinite()
         baseline, compared = (broadcast(one, batch.cu_seqlens, batch.num_tokens) for one in (baseline, known))
-        advantages = returns_to_go(batch, self.options.gamma) - baseline
+        advantages = returns_to_go(batch, gamma) - baseline
         return {"advantages": advantages.where(batch.loss_mask & compared, 0.0)}
