@@ -9,11 +9,11 @@ import torch
 from core_rl.data.batch import PackedBatch
 from core_rl.data.micro_batches import shared_prefix_lengths
 from core_rl.hf.load import load_model
+from core_rl.hf.packed.buckets import bucketize
+from core_rl.hf.packed.layout import make_layout
 from core_rl.hf.spec import ModelSpec
 from core_rl.numerics.aggregation import Aggregator
 from core_rl.roles.train import LossOutput, PolicyOutputs, TrainContext
-from core_rl_local._buckets import bucketize
-from core_rl_local._layout import make_layout
 from core_rl_local.config import LocalTrainConfig
 from core_rl_local.train import LocalTrainEngine
 

@@ -13,9 +13,10 @@ from core_rl.fingerprint import fingerprint, same
 from core_rl.hf.spec import ModelSpec
 from core_rl.numerics.aggregation import Aggregator
 from core_rl.roles.train import LossOutput, TrainContext
-from core_rl_local._memory import explain_out_of_memory
-from core_rl_local._schedule import learning_rate
-from core_rl_local.config import LocalTrainConfig, LoraConfig
+from core_rl.train.config import LoraConfig
+from core_rl.train.memory import explain_out_of_memory
+from core_rl.train.schedule import learning_rate
+from core_rl_local.config import LocalTrainConfig
 from core_rl_local.train import LocalTrainEngine
 
 LLAMA = {

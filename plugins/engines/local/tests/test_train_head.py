@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from core_rl_local._head import Head, token_logprobs, top_logprobs
+from core_rl.hf.packed.head import Head, token_logprobs, top_logprobs
 
 M, E, V = 150, 8, 40
 

@@ -14,7 +14,8 @@ from core_rl.errors import ModelError
 from core_rl.hf.spec import ModelSpec
 from core_rl.numerics.aggregation import Aggregator
 from core_rl.roles.train import LossOutput, TrainContext
-from core_rl_local.config import LocalTrainConfig, LoraConfig
+from core_rl.train.config import LoraConfig
+from core_rl_local.config import LocalTrainConfig
 from core_rl_local.train import LocalTrainEngine
 
 COMMON = {

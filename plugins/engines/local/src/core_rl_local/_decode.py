@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from core_rl_local._interface import UnsupportedAttentionError, attention_function
+from core_rl.hf.packed.interface import UnsupportedAttentionError, attention_function
 from core_rl_local._slots import SlotCache
 
 NAME = "core_rl_slots"

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from core_rl.errors import ModelError
+from core_rl.hf.packed.interface import UnsupportedAttentionError
 from core_rl_local._decode import slot_attention
-from core_rl_local._interface import UnsupportedAttentionError
 from core_rl_local._slots import Segment, SlotCache
 
 _TOLERANCE = 1e-3

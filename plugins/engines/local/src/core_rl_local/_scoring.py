@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from core_rl.data.batch import PackedBatch
+from core_rl.hf.packed.policy import Policy
 from core_rl.roles.rollout import ScoreRequest, Scores
-from core_rl_local._policy import Policy
 
 _LOGITS_MB = 256
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from core_rl.errors import PromptTooLongError, RunError
 from core_rl.fingerprint import fingerprint
 from core_rl.hf.load import context_length, load_model
+from core_rl.hf.packed.weights import column_major, named_weights
 from core_rl.hf.tokenizer import load_tokenizer
 from core_rl_local._generator import Counters, Generator
 from core_rl_local._rollout_probe import check_generation
 from core_rl_local._scheduler import Job, Scheduler
-from core_rl_local._weights import column_major, named_weights
 
 if TYPE_CHECKING:
     import torch

@@ -14,31 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from core_rl.data.micro_batches import (
-    group_micro_batches,
-    shared_prefix_lengths,
-    split_into_micro_batches,
-    whole_group_micro_batches,
-)
 from core_rl.errors import ModelError, UserError
 from core_rl.hf.load import load_model
+from core_rl.hf.packed.adapters import add_adapters
+from core_rl.hf.packed.probe import probe
+from core_rl.hf.packed.values import add_value_head, load_value_head, save_value_head, score_set_aside, value_weight
+from core_rl.hf.packed.weights import column_major, enable_checkpointing, named_weights, switch_off_dropout
 from core_rl.hf.tokenizer import load_tokenizer
 from core_rl.hf.values import load_value_model
 from core_rl.roles.train import StepReport
-from core_rl_local import _checkpoint
-from core_rl_local._lora import add_adapters
+from core_rl.train import checkpoint as _checkpoint
+from core_rl.train.memory import explain_out_of_memory, keep_freed_memory
+from core_rl.train.micro_batches import Plan, scalar_loss
+from core_rl.train.optimizer import build_optimizer, clip, load_state, move_state, state_by_name
+from core_rl.train.schedule import learning_rate
+from core_rl.train.totals import Totals
 from core_rl_local._masters import Masters
-from core_rl_local._memory import explain_out_of_memory, keep_freed_memory
-from core_rl_local._optimizer import build_optimizer, clip, load_state, move_state, state_by_name
-from core_rl_local._probe import probe
-from core_rl_local._schedule import learning_rate
-from core_rl_local._totals import Totals
-from core_rl_local._values import add_value_head, load_value_head, save_value_head, score_set_aside, value_weight
-from core_rl_local._weights import column_major, enable_checkpointing, named_weights, switch_off_dropout
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
-    from core_rl.roles.train import Aggregation, LossOutput, Objective, TokenOutput, TrainContext, Unit, Weights
+    from core_rl.roles.train import Aggregation, Objective, TokenOutput, TrainContext, Unit, Weights
     from core_rl_local.config import LocalTrainConfig
 
 
@@ -104,10 +99,10 @@ class LocalTrainEngine:
         top_k: int | None = None,
     ) -> dict[str, torch.Tensor]:
         results = self._room(batch, outputs, top_k)
-        prefixes = self._prefixes(batch)
+        plan = self._plan(batch)
         with torch.no_grad(), self._weights(weights), self._policy.attention(), self._memory():
-            for sequences in self._micro_batches(batch, prefixes):
-                found = self._policy.outputs(batch.select(sequences), [prefixes[s] for s in sequences], top_k=top_k or 0)
+            for sequences in plan.micro_batches(batch):
+                found = self._policy.outputs(batch.select(sequences), [plan.prefixes[s] for s in sequences], top_k=top_k or 0)
                 where = batch.token_indices(sequences)
                 for name, result in results.items():
                     result[where] = getattr(found, _FIELDS.get(name, name)).cpu()
@@ -133,8 +128,8 @@ class LocalTrainEngine:
     def train_step(self, batch: PackedBatch, objective: Objective, aggregation: Aggregation) -> StepReport:
         lr = learning_rate(self.options, self.steps, self.context.total_steps)
         weights = aggregation.weights(batch)
-        prefixes = self._prefixes(batch)
-        parts = self._micro_batches(batch, prefixes, getattr(objective, "unit", "sequence"))
+        plan = self._plan(batch, getattr(objective, "unit", "sequence"))
+        parts = plan.micro_batches(batch)
         if not parts:  # nothing to learn from: momentum alone must not move the weights
             return StepReport(loss=0.0, grad_norm=0.0, lr=lr, num_tokens=0, num_micro_batches=0)
         totals = Totals()
@@ -144,12 +139,12 @@ class LocalTrainEngine:
                 part = batch.select(sequences)
                 outputs = self._policy.outputs(
                     part,
-                    [prefixes[s] for s in sequences],
+                    [plan.prefixes[s] for s in sequences],
                     entropy_grad=objective.entropy_grad,
                     sink=self._masters.sink,
                 )
                 loss = objective(outputs, part.to(self.device))
-                value = _scalar(loss, weights[batch.token_indices(sequences)].to(self.device))
+                value = scalar_loss(loss, weights[batch.token_indices(sequences)].to(self.device))
                 value.backward()
                 totals.add(value.detach(), loss)
         return self._step(totals, lr, num_tokens=batch.num_tokens, num_micro_batches=len(parts))
@@ -255,25 +250,8 @@ class LocalTrainEngine:
     def _shares(self) -> bool:
         return self.options.prefix_sharing and self._policy.packed
 
-    def _prefixes(self, batch: PackedBatch) -> list[int]:
-        return shared_prefix_lengths(batch) if self._shares and "group" in batch else [0] * batch.num_sequences
-
-    def _micro_batches(self, batch: PackedBatch, prefixes: Sequence[int], unit: Unit = "sequence") -> list[list[int]]:
-        """Lists of sequences that have a token to score; the others would change nothing. Whole groups, where the loss asks for them."""
-        scored = torch.zeros(batch.num_sequences, dtype=torch.bool)
-        scored[batch.sequence_ids[batch.loss_mask]] = True
-        chosen = scored.nonzero()[:, 0].tolist()
-        if not chosen:
-            return []
-        part, budget = batch.select(chosen), self.options.max_tokens_per_micro_batch
-        shared = [prefixes[s] for s in chosen]
-        if unit == "group" and "group" in batch:
-            lists = whole_group_micro_batches(part, budget, prefix_lengths=shared)
-        elif self._shares and "group" in batch:
-            lists = group_micro_batches(part, budget, prefix_lengths=shared)
-        else:
-            lists = split_into_micro_batches(part, budget)
-        return [[chosen[i] for i in members] for members in lists]
+    def _plan(self, batch: PackedBatch, unit: Unit = "sequence") -> Plan:
+        return Plan.of(batch, self.options.max_tokens_per_micro_batch, unit=unit, share_prefixes=self._shares)
 
     @contextmanager
     def _training(self) -> Iterator[None]:
@@ -312,13 +290,6 @@ class LocalTrainEngine:
 
 
 _FIELDS = {"gathered_logprobs": "gathered"}
-
-
-def _scalar(loss: LossOutput, weight: torch.Tensor) -> torch.Tensor:
-    """What a micro-batch adds to the loss of the step."""
-    used = weight != 0  # what a loss says of other tokens must not count, not even NaN
-    value = (loss.values[used] * weight[used]).sum()
-    return value if loss.direct is None else value + loss.direct.sum()
 
 
 def _device(name: str) -> torch.device:

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from core_rl_local._interface import UnsupportedAttentionError, attention_function
-from core_rl_local._layout import Bucket, Layout
+from core_rl.hf.packed.interface import UnsupportedAttentionError, attention_function
+from core_rl.hf.packed.layout import Bucket, Layout
 
 NAME = "core_rl_packed"
 

@@ -16,7 +16,7 @@ import attrs
 import torch
 
 from core_rl.data.batch import PackedBatch
-from core_rl_local._buckets import Piece, bucketize
+from core_rl.hf.packed.buckets import Piece, bucketize
 
 
 @attrs.frozen(kw_only=True, eq=False)

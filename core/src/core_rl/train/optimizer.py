@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from core_rl.errors import CheckpointError
-from core_rl_local.config import LocalTrainConfig
+from core_rl.train.config import OptimizerConfig
 
 
-def build_optimizer(config: LocalTrainConfig, slots: Sequence[torch.Tensor]) -> torch.optim.Optimizer:
+def build_optimizer(config: OptimizerConfig, slots: Sequence[torch.Tensor]) -> torch.optim.Optimizer:
     """Weight decay is on matrices alone."""
     groups: list[dict[str, Any]] = [
         {"params": [p for p in slots if p.ndim >= 2], "weight_decay": config.weight_decay},

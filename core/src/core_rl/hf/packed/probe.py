@@ -12,9 +12,9 @@ import torch
 
 from core_rl.data.batch import PackedBatch
 from core_rl.errors import ModelError
-from core_rl_local._interface import UnsupportedAttentionError
-from core_rl_local._layout import make_layout
-from core_rl_local._policy import Policy
+from core_rl.hf.packed.interface import UnsupportedAttentionError
+from core_rl.hf.packed.layout import make_layout
+from core_rl.hf.packed.policy import Policy
 
 _TOLERANCE = 1e-3
 _SEQUENCES = ((3, 4, 5, 6, 7, 8), (3, 4, 5, 9, 2), (8, 7, 6, 5))

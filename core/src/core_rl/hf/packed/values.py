@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from core_rl.hf.packed.weights import VALUE_HEAD
 from core_rl.hf.values import small_head
-from core_rl_local._weights import VALUE_HEAD
 
 if TYPE_CHECKING:
     from core_rl.hf.spec import ModelSpec

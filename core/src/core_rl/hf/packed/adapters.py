@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from core_rl.errors import UserError
-from core_rl_local.config import LoraConfig
+from core_rl.train.config import LoraConfig
 
 
 def add_adapters(model: Any, config: LoraConfig, *, seed: int) -> Any:
@@ -16,7 +16,7 @@ def add_adapters(model: Any, config: LoraConfig, *, seed: int) -> Any:
     try:
         import peft
     except ImportError as error:
-        message = "train_engine.lora needs peft: pip install 'core-rl-local[lora]'"
+        message = "train_engine.lora needs peft: pip install peft"
         raise UserError(message) from error
     _refuse_head(model, config)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():

@@ -8,7 +8,8 @@ For hidden state h_t, logits z = (W h_t (+ b)) / temperature, target y:
 and for K further ids g_tk in the same place, log p_g as for the target.
 
 Forward keeps the log-probabilities of the LAST chunk for backward and computes those of the others again, chunk by chunk: what
-fits the budget is computed once. The gradient of W is summed in place into `sink`, so that it has no second copy either.
+fits the budget is computed once. The gradient of W is summed in place into `sink`, so that it has no second copy either; without
+a sink autograd gets it, as engines need that gather and scatter weights in its hooks.
 Sums, exponentials and log-probabilities are float32 (float64 for float64 weights), whatever the precision of the weights.
 
 M tokens to score, K further ids of each, E hidden size, V vocabulary.
@@ -27,7 +28,7 @@ _BLOCK = 64
 
 @attrs.frozen(kw_only=True)
 class Head:
-    """The output layer. `sink` [V, E] takes the gradient of `weight`; None: the weight is frozen. `rows` is the chunk."""
+    """The output layer. `sink` [V, E] takes the gradient of `weight`; None: autograd does. `rows` is the chunk."""
 
     weight: torch.Tensor
     bias: torch.Tensor | None = None
@@ -38,7 +39,7 @@ class Head:
 
     def table(self, count: int) -> torch.Tensor:
         """Room for the largest chunk of `count` tokens: [rows, V]."""
-        dtype = torch.promote_types(self.weight.dtype, torch.float32)
+        dtype = table_dtype(self.weight)
         return torch.empty(min(count, self.rows), len(self.weight), dtype=dtype, device=self.weight.device)
 
     def log_softmax(self, hidden: torch.Tensor, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -61,6 +62,11 @@ class Head:
         return logits, normalisers
 
 
+def table_dtype(weight: torch.Tensor) -> torch.dtype:
+    """Of sums and log-probabilities: at least float32."""
+    return torch.promote_types(weight.dtype, torch.float32)
+
+
 def token_logprobs(
     hidden: torch.Tensor, ids: torch.Tensor, head: Head, *, entropy_grad: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -70,7 +76,8 @@ def token_logprobs(
     """
     logprobs: torch.Tensor
     entropy: torch.Tensor
-    logprobs, entropy = _TokenLogprobs.apply(hidden, head.bias, ids, head, entropy_grad)  # type: ignore[no-untyped-call]
+    weight = None if head.sink is not None else head.weight
+    logprobs, entropy = _TokenLogprobs.apply(hidden, weight, head.bias, ids, head, entropy_grad)  # type: ignore[no-untyped-call]
     return logprobs, entropy if entropy_grad else entropy.detach()
 
 
@@ -84,9 +91,15 @@ def top_logprobs(hidden: torch.Tensor, head: Head, k: int) -> tuple[torch.Tensor
 class _TokenLogprobs(torch.autograd.Function):
     @staticmethod
     def forward(  # noqa: PLR0917 - torch passes by position
-        ctx: Any, hidden: torch.Tensor, bias: torch.Tensor | None, ids: torch.Tensor, head: Head, entropy_grad: bool
+        ctx: Any,
+        hidden: torch.Tensor,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        ids: torch.Tensor,
+        head: Head,
+        entropy_grad: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        del bias  # an argument for its gradient alone; `head` has it
+        del weight, bias  # arguments for their gradients alone; `head` has them
         table = head.table(len(ids))
         entropy, normalisers = (table.new_empty(len(ids)) for _ in range(2))
         logprobs = table.new_empty(ids.shape)
@@ -97,7 +110,7 @@ class _TokenLogprobs(torch.autograd.Function):
             entropy[chunk] = torch.cat([_entropy(block) for block in values.split(_BLOCK)])
         ctx.save_for_backward(hidden, ids, entropy, normalisers)
         ctx.head, ctx.entropy_grad = head, entropy_grad
-        ctx.table = table if ctx.needs_input_grad[0] or head.sink is not None else None
+        ctx.table = table if any(ctx.needs_input_grad) or head.sink is not None else None
         return logprobs, entropy
 
     @staticmethod
@@ -105,6 +118,9 @@ class _TokenLogprobs(torch.autograd.Function):
         hidden, ids, entropy, normalisers = ctx.saved_tensors
         head: Head = ctx.head
         grad_hidden = torch.empty_like(hidden)
+        sink = head.sink
+        if sink is None and ctx.needs_input_grad[1]:
+            sink = torch.zeros_like(head.weight, dtype=table_dtype(head.weight))
         grad_bias = None if head.bias is None else torch.zeros_like(head.bias)
         kept, ctx.table = ctx.table, None
         table = head.table(len(ids)) if kept is None else kept
@@ -125,11 +141,12 @@ class _TokenLogprobs(torch.autograd.Function):
             torch.mm(grad_logits, head.weight, out=grad_hidden[chunk])
             if grad_bias is not None:
                 grad_bias += grad_logits.sum(0)
-            if head.sink is not None and head.sink.dtype == grad_logits.dtype:
-                head.sink.addmm_(grad_logits.t(), hidden[chunk])
-            elif head.sink is not None:
-                head.sink.add_(grad_logits.t() @ hidden[chunk])
-        return grad_hidden, grad_bias, None, None, None
+            if sink is not None and sink.dtype == grad_logits.dtype:
+                sink.addmm_(grad_logits.t(), hidden[chunk])
+            elif sink is not None:
+                sink.add_(grad_logits.t() @ hidden[chunk])
+        grad_weight = None if head.sink is not None or sink is None else sink.to(head.weight.dtype)
+        return grad_hidden, grad_weight, grad_bias, None, None, None
 
 
 def _chunks(count: int, rows: int) -> list[slice]:

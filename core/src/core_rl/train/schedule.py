@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from core_rl_local.config import LocalTrainConfig
+from core_rl.train.config import OptimizerConfig
 
 
-def warmup_steps(config: LocalTrainConfig, total_steps: int) -> int:
+def warmup_steps(config: OptimizerConfig, total_steps: int) -> int:
     return math.ceil(config.warmup * total_steps) if config.warmup < 1 else int(config.warmup)
 
 
-def learning_rate(config: LocalTrainConfig, step: int, total_steps: int) -> float:
+def learning_rate(config: OptimizerConfig, step: int, total_steps: int) -> float:
     """Of the optimizer step number `step`, from 0. It is never 0 in the warm-up: step k of w has (k + 1) / w of the peak."""
     warmup = warmup_steps(config, total_steps)
     if step < warmup:

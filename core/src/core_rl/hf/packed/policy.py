@@ -13,10 +13,10 @@ import attrs
 import torch
 
 from core_rl.data.batch import PackedBatch
+from core_rl.hf.packed.attention import activate, packed_attention
+from core_rl.hf.packed.head import Head, token_logprobs, top_logprobs
+from core_rl.hf.packed.layout import Layout, make_layout
 from core_rl.roles.train import PolicyOutputs
-from core_rl_local._attention import activate, packed_attention
-from core_rl_local._head import Head, token_logprobs, top_logprobs
-from core_rl_local._layout import Layout, make_layout
 
 Sink = Callable[[torch.Tensor], torch.Tensor | None]
 
