@@ -105,10 +105,23 @@ def test_bfloat16_weights_are_summed_in_float32():
 
 
 def test_a_frozen_weight_gets_no_gradient():
-    """Without a sink only the hidden states have one."""
+    """Only the hidden states have one."""
     hidden, weight, _, targets = inputs()
+    weight = weight.detach()
 
     token_logprobs(hidden, targets, Head(weight=weight, rows=64))[0].sum().backward()
 
     assert weight.grad is None
     assert hidden.grad is not None
+
+
+@pytest.mark.parametrize("rows", [3, 64])
+def test_without_a_sink_autograd_has_the_same_gradient(rows):
+    """Engines that gather weights in autograd's hooks get it there, in one chunk or in several."""
+    hidden, weight, _, targets = inputs()
+    sink = torch.zeros_like(weight)
+
+    token_logprobs(hidden, targets, Head(weight=weight.detach(), sink=sink, rows=64))[0].sum().backward()
+    token_logprobs(hidden, targets, Head(weight=weight, rows=rows))[0].sum().backward()
+
+    torch.testing.assert_close(weight.grad, sink)

@@ -1,0 +1,106 @@
+"""A group of worker processes, as the driver sees it: one generic call, which says how arguments are split and results gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from core_rl.errors import RunError, UserError
+
+if TYPE_CHECKING:
+    from core_rl.plugins.build import WorkerForm
+
+T = TypeVar("T")
+Split = Callable[[Sequence[Any], int], Sequence[Sequence[Any]] | None]
+"""(arguments, world size) -> the arguments of each rank; None: the same for all."""
+
+
+class Gather(Protocol):
+    """From the results of the ranks to one. Those of ranks that `wants` refuses are not fetched, and None is in their place."""
+
+    def wants(self, rank: int) -> bool: ...
+
+    def __call__(self, results: Sequence[Any]) -> Any: ...
+
+
+class WorkerGroup(Protocol):
+    """`world_size` processes, each with objects under keys. Calls go to all ranks; one at a time.
+
+    The first worker's own exception is raised in the driver: a `UserError` as itself, anything else as `WorkerError` with the
+    worker's traceback. The group is over then: ranks that wait for the one that failed cannot be saved.
+    """
+
+    world_size: int
+
+    def create(self, key: str, form: WorkerForm, *args: Any) -> None:
+        """Build the object on every rank: `Target(options, *args)`."""
+        ...
+
+    def call(
+        self, key: str, method: str, *args: Any, split: Split | None = None, gather: Gather | None = None, **kwargs: Any
+    ) -> Any:
+        """Call a method of the object under `key` on every rank. Without `gather`: what rank 0 returns."""
+        ...
+
+    def stream(self, key: str, method: str, *args: Any) -> Iterator[Any]:
+        """What a generator method yields on rank 0, while all ranks go through it together; some hundred megabytes at a time."""
+        ...
+
+    def remove(self, key: str) -> None:
+        """Forget an object."""
+        ...
+
+    def close(self) -> None:
+        """End the processes. Also after a failure; a second time does nothing."""
+        ...
+
+
+class WorkerError(RunError):
+    """A worker failed with an error of its own, or died. `worker_traceback` is what the worker has printed of it."""
+
+    def __init__(self, message: str, worker_traceback: str = "") -> None:
+        super().__init__(message)
+        self.worker_traceback = worker_traceback
+
+
+class First:
+    """What rank 0 returns."""
+
+    def wants(self, rank: int) -> bool:
+        return rank == 0
+
+    def __call__(self, results: Sequence[Any]) -> Any:
+        return results[0]
+
+
+class Every:
+    """What every rank returns, in order."""
+
+    def wants(self, rank: int) -> bool:
+        del rank
+        return True
+
+    def __call__(self, results: Sequence[Any]) -> list[Any]:
+        return list(results)
+
+
+def same(args: Sequence[Any], world_size: int) -> None:
+    """Every rank gets all arguments; they are sent as one message."""
+    del args, world_size
+
+
+def scatter(args: Sequence[Any], world_size: int) -> list[list[Any]]:
+    """Each argument is a sequence with one entry for each rank."""
+    for index, each in enumerate(args):
+        if len(each) != world_size:
+            message = f"argument {index} has {len(each)} entries for {world_size} workers"
+            raise ValueError(message)
+    return [[each[rank] for each in args] for rank in range(world_size)]
+
+
+def failure(rank: int, error: BaseException, worker_traceback: str, doing: str) -> UserError:
+    """The error that the driver raises for one of a worker. A mistake of the user stays what it is, whoever found it."""
+    if isinstance(error, UserError) and not isinstance(error, WorkerError):
+        return error
+    summary = f"{type(error).__name__}: {error}".splitlines()[0]
+    return WorkerError(f"worker {rank} failed in {doing}: {summary}\n{worker_traceback.rstrip()}", worker_traceback)
