@@ -56,10 +56,13 @@ CAPABILITIES: dict[str, Capability] = {
     "rewards": Capability("a reward of every sequence: at least one entry of `rewards`", ("reward",)),
     "group": Capability("the group (prompt) of every sequence; the training loop always gives it", ()),
     "shared_weights": Capability(
-        "trainer and sampler read the same tensors in one process", ("train_engine", "rollout_engine"), every=True
+        "trainer and sampler read the same tensors in one process; weight_transport: shared_memory copies them",
+        ("launcher", "train_engine", "rollout_engine"),
+        every=True,
     ),
     "lora": Capability("training of low-rank adapters", _TRAIN),
     "packing": Capability("training on packed sequences, without padding", _TRAIN),
+    "distributed": Capability("one model on several workers", _TRAIN),
     "prefix_sharing": Capability("the prompt of a group is computed once in training", _TRAIN),
 }
 """Every capability name of the core."""

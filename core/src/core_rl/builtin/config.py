@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import attrs
@@ -84,6 +85,32 @@ class LocalMeanConfig:
 
     def formula(self) -> str:
         return f"loss = 1/P sum_p (sum_(i in p, t) l_it / sum_(i in p) L_i), parts p of {self.sequences} sequences in order"
+
+
+@attrs.frozen(kw_only=True)
+class LocalLauncherConfig:
+    """Worker processes of this machine."""
+
+    workers: int | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.ge(1)),
+        metadata={"help": "processes that hold each train engine together; null: one for each GPU, one without GPUs"},
+    )
+    threads: int | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.ge(1)),
+        metadata={"help": "threads of each worker's computations on the CPU; null: the cores over the workers"},
+    )
+    env: Mapping[str, str] = attrs.field(factory=dict, metadata={"help": "environment variables of the workers"})
+
+
+@attrs.frozen(kw_only=True)
+class SharedMemoryConfig:
+    """How weights are sent."""
+
+    bucket_mb: int = attrs.field(
+        default=256, validator=attrs.validators.ge(1), metadata={"help": "megabytes of tensors that are on their way at once"}
+    )
 
 
 @attrs.frozen(kw_only=True)

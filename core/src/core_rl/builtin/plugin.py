@@ -39,7 +39,20 @@ def core_rl_workflows() -> Iterable[Component]:
 
 @hookimpl
 def core_rl_launchers() -> Iterable[Component]:
-    return [Component(name="inline", target="core_rl.builtin.inline:Inline", summary="every engine in this process")]
+    return [
+        Component(
+            name="inline",
+            target="core_rl.builtin.inline:Inline",
+            summary="every engine in this process",
+            provides=frozenset({"shared_weights"}),
+        ),
+        Component(
+            name="local",
+            target="core_rl.builtin.local:LocalLauncher",
+            config="core_rl.builtin.config:LocalLauncherConfig",
+            summary="train engines in worker processes of this machine, one for each GPU",
+        ),
+    ]
 
 
 @hookimpl
@@ -50,7 +63,13 @@ def core_rl_weight_transports() -> Iterable[Component]:
             target="core_rl.builtin.shared:Shared",
             summary="trainer and sampler read the same tensors: nothing is copied",
             needs=frozenset({"shared_weights"}),
-        )
+        ),
+        Component(
+            name="shared_memory",
+            target="core_rl.builtin.shared_memory:SharedMemory",
+            config="core_rl.builtin.config:SharedMemoryConfig",
+            summary="weights are copied through this machine's memory, some tensors at a time",
+        ),
     ]
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
 
 from core_rl.errors import RunError, UserError
 
 if TYPE_CHECKING:
     from core_rl.plugins.build import WorkerForm
 
-T = TypeVar("T")
 Split = Callable[[Sequence[Any], int], Sequence[Sequence[Any]] | None]
 """(arguments, world size) -> the arguments of each rank; None: the same for all."""
 
@@ -47,7 +51,7 @@ class WorkerGroup(Protocol):
         ...
 
     def remove(self, key: str) -> None:
-        """Forget an object."""
+        """Close an object, where it has a method `close`, and forget it. After the group is over this does nothing."""
         ...
 
     def close(self) -> None:
@@ -98,9 +102,59 @@ def scatter(args: Sequence[Any], world_size: int) -> list[list[Any]]:
     return [[each[rank] for each in args] for rank in range(world_size)]
 
 
-def failure(rank: int, error: BaseException, worker_traceback: str, doing: str) -> UserError:
-    """The error that the driver raises for one of a worker. A mistake of the user stays what it is, whoever found it."""
-    if isinstance(error, UserError) and not isinstance(error, WorkerError):
-        return error
-    summary = f"{type(error).__name__}: {error}".splitlines()[0]
-    return WorkerError(f"worker {rank} failed in {doing}: {summary}\n{worker_traceback.rstrip()}", worker_traceback)
+@attrs.frozen(kw_only=True)
+class Failure:
+    """What went wrong in a worker, in a form that always pickles."""
+
+    rank: int
+    kind: str
+    """The class of the error, `module:Name`."""
+    message: str
+    traceback: str = ""
+    died: bool = False
+    """The process ended without a word."""
+
+    @classmethod
+    def of(cls, rank: int, error: BaseException) -> Failure:
+        kind = f"{type(error).__module__}:{type(error).__qualname__}"
+        text = "".join(traceback.format_exception(error))
+        return cls(rank=rank, kind=kind, message=str(error), traceback=text)
+
+    @classmethod
+    def death(cls, rank: int, how: str) -> Failure:
+        return cls(rank=rank, kind="builtins:SystemExit", message=how, died=True)
+
+    @property
+    def follows(self) -> bool:
+        """Whether it is what a rank says when another one has failed."""
+        return self.kind.startswith("torch.distributed") or any(word in self.message for word in _OF_A_LOST_PEER)
+
+    def error(self, doing: str) -> UserError:
+        """What the driver raises. A mistake of the user stays what it is, whoever found it."""
+        if self.died:
+            return WorkerError(
+                f"worker {self.rank} {self.message} in {doing}; the run can go on from its last checkpoint: --resume"
+            )
+        module, _, name = self.kind.partition(":")
+        found = getattr(sys.modules.get(module) or _imported(module), name, None)
+        if isinstance(found, type) and issubclass(found, UserError):
+            known = found(self.message) if found.__init__ is ValueError.__init__ else RunError(self.message)
+            known.add_note(f"on worker {self.rank}, in {doing}")
+            return known
+        summary = f"worker {self.rank} failed in {doing}: {name}: {self.message}"
+        return WorkerError(f"{summary.splitlines()[0]}\n{self.traceback.rstrip()}", self.traceback)
+
+
+_OF_A_LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL communicator was aborted")
+
+
+def first_cause(failures: Sequence[Failure]) -> Failure:
+    """Of what several ranks report of one accident, the likeliest cause: an error of their own, then a death, then a lost peer."""
+    return min(failures, key=lambda one: (one.follows, one.died, one.rank))
+
+
+def _imported(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        return None

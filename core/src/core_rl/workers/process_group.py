@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 
 import attrs
@@ -39,20 +39,20 @@ def join(device: str = "auto") -> Membership:
     """
     ranks = Ranks.of_environment()
     found = pick_device(device, ranks)
-    backend = "nccl" if found.type == "cuda" else "gloo"
+    backend = "cpu:gloo,cuda:nccl" if found.type == "cuda" else "gloo"
     if dist.is_initialized():
-        if not _serves(dist.get_backend(), found):
+        if found.type == "cuda" and dist.get_backend() == "gloo":
             message = (
-                f"train_engine.device: this process is in a {dist.get_backend()} group already, which does not serve {found.type} "
-                "tensors: engines that share workers take one kind of device"
+                "train_engine.device: this process is in a gloo group already, which does not serve cuda tensors: engines that "
+                "share workers take one kind of device"
             )
             raise UserError(message)
         return Membership(ranks=ranks, device=found)
     if found.type == "cuda":
         torch.cuda.set_device(found)
-    timeout = datetime.timedelta(seconds=TIMEOUT_S)
+    timeout = dt.timedelta(seconds=TIMEOUT_S)
     if "MASTER_ADDR" not in os.environ:
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)
+        dist.init_process_group(backend, store=_alone(), rank=0, world_size=1, timeout=timeout)
         return Membership(ranks=ranks, device=found)
     try:
         dist.init_process_group(backend, rank=ranks.rank, world_size=ranks.world_size, timeout=timeout)
@@ -63,6 +63,11 @@ def join(device: str = "auto") -> Membership:
         )
         raise RunError(message) from error
     return Membership(ranks=ranks, device=found)
+
+
+def _alone() -> dist.Store:
+    """No port, no file: nobody else is to come."""
+    return torch.distributed.HashStore()  # type: ignore[attr-defined]
 
 
 def pick_device(name: str, ranks: Ranks) -> torch.device:
@@ -88,9 +93,3 @@ def leave() -> None:
     """Give the default group up, if there is one."""
     if dist.is_initialized():
         dist.destroy_process_group()
-
-
-def _serves(backend: str, device: torch.device) -> bool:
-    return (
-        backend == "undefined" or (device.type == "cuda") == ("nccl" in backend) or (device.type == "cpu" and "gloo" in backend)
-    )

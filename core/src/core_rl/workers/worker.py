@@ -64,7 +64,10 @@ class Worker:
             generator.close()
 
     def remove(self, key: str) -> None:
-        self._objects.pop(key, None)
+        """Let it close itself, and forget it."""
+        close = getattr(self._objects.pop(key, None), "close", None)
+        if close is not None:
+            close()
 
 
 def _num_bytes(item: Any) -> int:

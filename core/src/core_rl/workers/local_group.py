@@ -1,0 +1,170 @@
+"""A group of worker processes on this machine, each with a pipe to the driver."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any
+
+from core_rl.errors import RunError, UserError
+from core_rl.workers.group import Failure, First, Gather, Split, first_cause
+from core_rl.workers.local_process import Reply, Request, serve
+from core_rl.workers.ranks import Ranks
+
+if TYPE_CHECKING:
+    from core_rl.plugins.build import WorkerForm
+
+_SETTLE_S = 2.0
+"""After the first failure: so long the others may tell theirs, one of which may be the cause."""
+_GOODBYE_S = 5.0
+
+
+class LocalGroup:
+    """A `core_rl.workers.group.WorkerGroup`. The processes start at once."""
+
+    def __init__(self, workers: int, *, threads: int | None = None, environment: Mapping[str, str] | None = None) -> None:
+        from torch import multiprocessing
+
+        self.world_size = workers
+        context = multiprocessing.get_context("spawn")  # CUDA, and threads that hold locks, forbid fork
+        port, threads = _free_port(), threads or max(1, (os.cpu_count() or 1) // workers)
+        self._connections, self._processes = [], []
+        for rank in range(workers):
+            ours, theirs = context.Pipe()
+            place = Ranks(rank=rank, world_size=workers, local_rank=rank).environment(address="127.0.0.1", port=port)
+            about = {"rank": rank, "environment": {**(environment or {}), **place}, "threads": threads, "driver": os.getpid()}
+            process = context.Process(target=serve, args=(theirs,), kwargs=about, name=f"core-rl worker {rank}", daemon=True)
+            process.start()
+            theirs.close()
+            self._connections.append(ours)
+            self._processes.append(process)
+
+    def create(self, key: str, form: WorkerForm, *args: Any) -> None:
+        self._all("create", (key, form, args), doing=f"making {form[0]}")
+
+    def call(
+        self, key: str, method: str, *args: Any, split: Split | None = None, gather: Gather | None = None, **kwargs: Any
+    ) -> Any:
+        parts = None if split is None else split(args, self.world_size)
+        lists = [args] * self.world_size if parts is None else parts
+        requests = [("call", (key, method, own, kwargs)) for own in (lists[:1] if parts is None else lists)]
+        return self._run(requests, gather or First(), doing=method)
+
+    def stream(self, key: str, method: str, *args: Any) -> Iterator[Any]:
+        number = self._all("open", (key, method, args), doing=method)
+        done = False
+        try:
+            while not done:
+                requests = [("draw", (number,), {"keep": rank == 0}) for rank in range(self.world_size)]
+                items = self._run(requests, First(), doing=method)
+                done = items is None
+                yield from items or ()
+        finally:
+            if not done and self._processes:
+                self._all("shut", (number,), doing=method)
+
+    def remove(self, key: str) -> None:
+        if self._processes:
+            self._all("remove", (key,), doing="remove")
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()  # a worker that reads sees the end
+        deadline = time.monotonic() + _GOODBYE_S
+        for process in self._processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
+            process.close()
+        self._connections, self._processes = [], []
+
+    def _all(self, operation: str, args: tuple[Any, ...], *, doing: str) -> Any:
+        return self._run([(operation, args)], First(), doing=doing)
+
+    def _run(self, requests: Sequence[tuple[Any, ...]], gather: Gather, *, doing: str) -> Any:
+        """One request for all ranks, or one for each; then all replies."""
+        if not self._processes:
+            message = f"{doing}: the workers are gone"
+            raise RunError(message)
+        messages: dict[tuple[int, bool], bytes] = {}
+        for rank, connection in enumerate(self._connections):
+            index, fetch = (rank if len(requests) > 1 else 0), gather.wants(rank)
+            if (index, fetch) not in messages:
+                messages[index, fetch] = _pickled(requests[index], fetch=fetch)
+            try:
+                connection.send_bytes(messages[index, fetch])
+            except OSError:
+                continue  # it is dead, which the wait finds out
+        return gather(self._replies(doing))
+
+    def _replies(self, doing: str) -> list[Any]:
+        """In the order of ranks. The first failure ends the group."""
+        results: list[Any] = [None] * self.world_size
+        waiting = dict(enumerate(self._connections))
+        failures: list[Failure] = []
+        deadline: float | None = None
+        while waiting:
+            ready = wait(
+                [*waiting.values(), *(self._processes[rank].sentinel for rank in waiting)],
+                None if deadline is None else max(0.0, deadline - time.monotonic()),
+            )
+            if not ready:
+                break
+            for rank, connection in list(waiting.items()):
+                if connection not in ready and self._processes[rank].sentinel not in ready:
+                    continue
+                reply = _received(connection, rank, self._processes[rank])
+                del waiting[rank]
+                results[rank] = reply.result
+                if reply.failure is not None:
+                    failures.append(reply.failure)
+                    deadline = deadline or time.monotonic() + _SETTLE_S
+        if failures:
+            for process in self._processes:
+                process.kill()  # those that wait for the one that failed would wait for ever
+            self.close()
+            raise first_cause(failures).error(doing)
+        return results
+
+
+def _pickled(request: tuple[Any, ...], *, fetch: bool) -> bytes:
+    operation, args, *options = request
+    try:
+        return pickle.dumps(Request(operation=operation, args=args, options=options[0] if options else {}, fetch=fetch))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        message = (
+            f"the launcher cannot send {operation} to its workers: {error}; what they are given must pickle: classes at the top "
+            "level of an importable module"
+        )
+        raise UserError(message) from error
+
+
+def _received(connection: Any, rank: int, process: Any) -> Reply:
+    """A reply that is there, or how the process ended."""
+    try:
+        if connection.poll(0.0 if process.is_alive() else 0.1):
+            reply: Reply = connection.recv()
+            return reply
+    except (EOFError, OSError):
+        pass
+    process.join(_GOODBYE_S)
+    code = process.exitcode
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name
+        how = f"was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+    else:
+        how = f"ended by itself with exit code {code}"
+    return Reply(failure=Failure.death(rank, how))
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
