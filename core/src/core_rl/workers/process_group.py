@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from typing import Any
 
 import attrs
 import torch
@@ -65,7 +66,7 @@ def join(device: str = "auto") -> Membership:
     return Membership(ranks=ranks, device=found)
 
 
-def _alone() -> dist.Store:
+def _alone() -> Any:
     """No port, no file: nobody else is to come."""
     return torch.distributed.HashStore()  # type: ignore[attr-defined]
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core_rl.errors import UserError
 from core_rl.plugins.build import worker_form
 
 if TYPE_CHECKING:
