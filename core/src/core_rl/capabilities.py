@@ -99,6 +99,9 @@ def check_capabilities(run_file: RunFile) -> None:
 
 def _needs_of_settings(run_file: RunFile, selections: list[tuple[str, Selection]]) -> Iterator[_Need]:
     """What numbers in the run file ask for, beside the components."""
+    workers = getattr(run_file.launcher.options, "workers", None) or 1
+    if workers > 1:
+        yield _Need(f"launcher: {run_file.launcher.name} with workers={workers}", "distributed")
     algorithm = run_file.algorithm.options
     if not isinstance(algorithm, AlgorithmConfig):
         return
@@ -155,6 +158,8 @@ def _unmet(need: _Need, selections: list[tuple[str, Selection]]) -> str | None:
     if need.name in CAPABILITIES and not capability.givers:
         return None
     givers = [(path, one) for path, one in selections if one.kind in capability.givers]
+    if capability.every:  # of the run's own, not of a critic's or a teacher's
+        givers = [(path, one) for path, one in givers if path == one.kind]
     if need.name == "rewards":
         return None if givers else f"{need.who} needs rewards, and `rewards` is empty: name at least one"
     lacking = [(path, one) for path, one in givers if not _provides(one, need.name)]

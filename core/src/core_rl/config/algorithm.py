@@ -70,6 +70,9 @@ class CriticConfig:
     train_engine: Selection | None = component(
         "train_engine", optional=True, help="the critic's engine and learning rate; null: as the policy's"
     )
+    launcher: Selection | None = component(
+        "launcher", optional=True, help="workers of the critic's own; null: it shares the policy's"
+    )
     coef: float = attrs.field(
         default=0.5, validator=_above(0.0), metadata={"help": "of the value loss, where the trunk is shared"}
     )
@@ -95,6 +98,9 @@ class TeacherConfig:
     model: ModelSpec = attrs.field(metadata={"help": "the teacher's weights; its tokenizer must be the policy's"})
     train_engine: Selection | None = component(
         "train_engine", optional=True, help="where a frozen teacher is computed; null: as the policy's"
+    )
+    launcher: Selection | None = component(
+        "launcher", optional=True, help="workers of the teacher's own; null: it shares the policy's"
     )
     rollout_engine: Selection | None = component(
         "rollout_engine", optional=True, help="a rollout engine that scores tokens, in place of a train engine"

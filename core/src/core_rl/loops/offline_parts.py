@@ -13,6 +13,7 @@ from core_rl.config.offline import OfflineConfig
 from core_rl.config.offline_checks import heads_of, needs_reference
 from core_rl.errors import UserError
 from core_rl.loops.engines import rollout_engine, train_engine
+from core_rl.loops.launchers import Launchers
 from core_rl.loops.parts import extra_losses
 from core_rl.plugins.build import build
 from core_rl.roles.train import TrainContext
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from core_rl.hf.tokenizer import Tokenizer
     from core_rl.loops.teacher import Teacher
     from core_rl.objective_offline import OfflineObjective
-    from core_rl.roles.parts import Launcher, WeightTransport, Workflow
+    from core_rl.roles.parts import WeightTransport, Workflow
     from core_rl.roles.rollout import RolloutEngine
     from core_rl.roles.train import Aggregation, TokenOutput, TrainEngine, Weights
 
@@ -49,7 +50,7 @@ class OfflineParts:
 
     file: RunFile
     tokenizer: Tokenizer
-    launcher: Launcher
+    launchers: Launchers
     train: TrainEngine
     teacher: Teacher | None
     encode: Encoder
@@ -100,7 +101,7 @@ class OfflineParts:
         self.train.close()
         if self.teacher is not None:
             self.teacher.close()
-        self.launcher.close()
+        self.launchers.close()
 
 
 def offline_of(file: RunFile) -> OfflineConfig:
@@ -116,7 +117,7 @@ def assemble_offline(file: RunFile) -> OfflineParts:
     from core_rl.objective_offline import OfflineObjective
 
     algorithm = offline_of(file)
-    launcher: Launcher = build(file.launcher)
+    launchers = Launchers(file.launcher)
     tokenizer = load_tokenizer(file.model)
     reads_values = heads_of(algorithm) == {"values"}
     reference = needs_reference(algorithm)
@@ -132,9 +133,9 @@ def assemble_offline(file: RunFile) -> OfflineParts:
     return OfflineParts(
         file=file,
         tokenizer=tokenizer,
-        launcher=launcher,
-        train=train_engine(file.train_engine, launcher, context),
-        teacher=_teacher(file, algorithm, launcher),
+        launchers=launchers,
+        train=train_engine(file.train_engine, launchers.own, context),
+        teacher=_teacher(file, algorithm, launchers),
         encode=encode,
         objective=OfflineObjective(build(algorithm.loss), extra_losses(algorithm.extra_losses)),
         aggregation=build(algorithm.aggregation, encode.max_length or 1),
@@ -144,12 +145,12 @@ def assemble_offline(file: RunFile) -> OfflineParts:
     )
 
 
-def _teacher(file: RunFile, algorithm: OfflineConfig, launcher: Launcher) -> Teacher | None:
+def _teacher(file: RunFile, algorithm: OfflineConfig, launchers: Launchers) -> Teacher | None:
     if algorithm.teacher is None:
         return None
     from core_rl.loops.teacher import make_teacher
 
-    return make_teacher(file, algorithm, algorithm.teacher, launcher)
+    return make_teacher(file, algorithm, algorithm.teacher, launchers.of(algorithm.teacher.launcher))
 
 
 def _context_length(file: RunFile) -> int | None:
@@ -165,7 +166,7 @@ class SamplingParts:
     """What it takes to let the model of an offline run answer prompts."""
 
     tokenizer: Tokenizer
-    launcher: Launcher
+    launchers: Launchers
     train: TrainEngine
     rollout: RolloutEngine
     transport: WeightTransport
@@ -173,7 +174,7 @@ class SamplingParts:
 
     def close(self) -> None:
         self.train.close()
-        self.launcher.close()
+        self.launchers.close()
 
 
 def assemble_sampling(file: RunFile) -> SamplingParts:
@@ -183,14 +184,14 @@ def assemble_sampling(file: RunFile) -> SamplingParts:
     if heads_of(offline_of(file)) == {"values"}:
         message = f"generate: {file.algorithm.name} trains a model that scores sequences and writes none; use it as a reward"
         raise UserError(message)
-    launcher: Launcher = build(file.launcher)
+    launchers = Launchers(file.launcher)
     context = TrainContext(model=file.model, seed=file.run.seed, total_steps=file.run.steps)
-    train = train_engine(file.train_engine, launcher, context)
+    train = train_engine(file.train_engine, launchers.own, context)
     return SamplingParts(
         tokenizer=load_tokenizer(file.model),
-        launcher=launcher,
+        launchers=launchers,
         train=train,
-        rollout=rollout_engine(file, launcher, train),
+        rollout=rollout_engine(file, launchers.own, train),
         transport=build(file.weight_transport),
         workflow=build(file.workflow),
     )

@@ -13,6 +13,7 @@ from core_rl.config.algorithm import AlgorithmConfig
 from core_rl.config.run_file import RunFile
 from core_rl.config.selection import Selection
 from core_rl.loops.engines import critic_engine, policy_engine, rollout_engine
+from core_rl.loops.launchers import Launchers
 from core_rl.plugins.build import build
 from core_rl.plugins.selected import selected
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from core_rl.objective import PolicyObjective
     from core_rl.objective_extras import ExtraLoss
     from core_rl.objective_value import ValueObjective
-    from core_rl.roles.parts import Launcher, WeightTransport, Workflow
+    from core_rl.roles.parts import WeightTransport, Workflow
     from core_rl.roles.rollout import RolloutEngine
     from core_rl.roles.scoring import Advantage, Normaliser, Rejection, Resampler
     from core_rl.roles.train import Aggregation, TrainEngine
@@ -35,7 +36,7 @@ class Parts:
 
     file: RunFile
     tokenizer: Tokenizer
-    launcher: Launcher
+    launchers: Launchers
     train: TrainEngine
     critic: TrainEngine | None
     """With a model of its own; None also where values come from a head on the policy (`shares_critic`)."""
@@ -110,7 +111,7 @@ class Parts:
             self.critic.close()
         if self.teacher is not None:
             self.teacher.close()
-        self.launcher.close()
+        self.launchers.close()
 
 
 def algorithm_of(file: RunFile) -> AlgorithmConfig:
@@ -145,19 +146,19 @@ def assemble(file: RunFile) -> Parts:
     from core_rl.objective_value import ValueObjective
 
     algorithm = algorithm_of(file)
-    launcher: Launcher = build(file.launcher)
-    train = policy_engine(file, algorithm, launcher, reference=needs_reference(algorithm))
+    launchers = Launchers(file.launcher)
+    train = policy_engine(file, algorithm, launchers.own, reference=needs_reference(algorithm))
     late = [selection for selection in algorithm.rejections if _needs(selection) & LATE]
     early = [selection for selection in algorithm.rejections if selection not in late]
     critic = algorithm.critic
     return Parts(
         file=file,
         tokenizer=load_tokenizer(file.model),
-        launcher=launcher,
+        launchers=launchers,
         train=train,
-        critic=critic_engine(file, algorithm, critic, launcher) if critic and not critic.shared else None,
-        teacher=_teacher(file, algorithm, launcher),
-        rollout=rollout_engine(file, launcher, train),
+        critic=critic_engine(file, algorithm, critic, launchers.of(critic.launcher)) if critic and not critic.shared else None,
+        teacher=_teacher(file, algorithm, launchers),
+        rollout=rollout_engine(file, launchers.own, train),
         transport=build(file.weight_transport),
         workflow=build(file.workflow),
         scorer=_scorer(file, (*file.rewards, *algorithm.rewards)),
@@ -231,12 +232,12 @@ def _built(selection: Selection | None) -> Any:
     return None if selection is None else build(selection)
 
 
-def _teacher(file: RunFile, algorithm: AlgorithmConfig, launcher: Launcher) -> Teacher | None:
+def _teacher(file: RunFile, algorithm: AlgorithmConfig, launchers: Launchers) -> Teacher | None:
     if algorithm.teacher is None:
         return None
     from core_rl.loops.teacher import make_teacher
 
-    return make_teacher(file, algorithm, algorithm.teacher, launcher)
+    return make_teacher(file, algorithm, algorithm.teacher, launchers.of(algorithm.teacher.launcher))
 
 
 def _scorer(file: RunFile, rewards: Sequence[Selection]) -> Scorer:
