@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from core_rl.roles.train import LossOutput
@@ -23,6 +25,21 @@ class Totals:
             self._counts[name] = self._counts[name] + count if name in self._counts else count
         for name, value in output.maxima.items():
             self._maxima[name] = self._maxima[name].maximum(value) if name in self._maxima else value
+
+    def gather(self, group: Any = None) -> None:
+        """With those of the group's other ranks (None: all): sums and counts added, maxima compared. The same on every rank afterwards."""
+        import torch.distributed as dist
+
+        mine = [{name: float(value) for name, value in part.items()} for part in (self._sums, self._counts, self._maxima)]
+        parts: list[Any] = [None] * dist.get_world_size(group)
+        dist.all_gather_object(parts, (float(self.loss), mine), group=group)
+        others = Totals()
+        others.loss = torch.tensor(sum(loss for loss, _ in parts), dtype=torch.float64)
+        for _, (sums, counts, maxima) in parts:
+            metrics = {name: (torch.tensor(total), torch.tensor(counts[name])) for name, total in sums.items()}
+            highest = {name: torch.tensor(value) for name, value in maxima.items()}
+            others.add(torch.zeros(()), LossOutput(values=torch.zeros(()), metrics=metrics, maxima=highest))
+        self.__dict__.update(others.__dict__)
 
     def metrics(self) -> dict[str, float]:
         """Total sum over total count; a metric that counted nothing is left out."""

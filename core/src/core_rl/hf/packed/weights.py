@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
 import torch
 
 from core_rl.errors import UserError
@@ -43,20 +44,41 @@ def column_major(model: Any) -> None:
             module.weight.data = module.weight.data.t().contiguous().t()
 
 
-def named_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters and saved buffers under their Hugging Face names, a tied one once, adapters merged into what they adapt.
+@attrs.frozen(kw_only=True)
+class Adapter:
+    """What low-rank adapters add to a weight: scaling · up @ down."""
 
-    A value head beside the output layer is the engine's own and left out.
+    up: torch.Tensor
+    down: torch.Tensor
+    scaling: float
+
+
+def hf_names(model: Any) -> Iterator[tuple[str, torch.Tensor, Adapter | None]]:
+    """Parameters and saved buffers as they stand, under their Hugging Face names, a tied one once; and what adapts each.
+
+    A value head beside the output layer is the engine's own and left out. A tensor may be a shard.
     """
     seen: set[int] = set()
-    merged = {name: module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
+    adapted = {name: module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
     for name, tensor in model.state_dict(keep_vars=True).items():
         owner, _, leaf = name.rpartition(".base_layer.")
         if ".lora_" in name or id(tensor) in seen or name.startswith(f"{VALUE_HEAD}."):
             continue
         seen.add(id(tensor))
+        adapter = _adapter(adapted[owner]) if owner in adapted and leaf == "weight" else None
+        yield (f"{owner}.{leaf}" if owner else name), tensor, adapter
+
+
+def _adapter(layer: Any) -> Adapter:
+    up, down = (getattr(layer, name)["default"].weight for name in ("lora_B", "lora_A"))
+    return Adapter(up=up, down=down, scaling=layer.scaling["default"])
+
+
+def named_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """The same as values, adapters merged into what they adapt."""
+    for name, tensor, adapter in hf_names(model):
         value = tensor.detach()
-        if owner in merged and leaf == "weight":
-            delta = merged[owner].get_delta_weight("default").detach()
-            value = (value.float() + delta.float()).to(value.dtype)
-        yield (f"{owner}.{leaf}" if owner else name), value
+        if adapter is not None:
+            delta = adapter.scaling * (adapter.up.detach().float() @ adapter.down.detach().float())
+            value = (value.float() + delta).to(value.dtype)
+        yield name, value

@@ -1,0 +1,28 @@
+"""Options of the train engine `fsdp`. Torch-free."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import attrs
+
+from core_rl.train.config import TransformersConfig
+
+
+@attrs.frozen(kw_only=True)
+class FsdpConfig(TransformersConfig):
+    """Training on shards (torch FSDP2). The precision of the computation is `model.dtype`; the shards are float32."""
+
+    device: Literal["auto", "cpu", "cuda"] = attrs.field(
+        default="auto", metadata={"help": "auto is the rank's GPU where there is one"}
+    )
+    wrap: tuple[str, ...] = attrs.field(
+        default=(), metadata={"help": "classes of layers that are gathered one by one; empty takes the model's decoder layers"}
+    )
+    reshard_after_forward: bool = attrs.field(
+        default=True, metadata={"help": "free a layer's gathered weights after its forward pass: less memory, one more gather"}
+    )
+    cpu_offload: bool = attrs.field(
+        default=False,
+        metadata={"help": "keep shards and optimizer on the CPU, and copy layers to the GPU when they are computed"},
+    )
