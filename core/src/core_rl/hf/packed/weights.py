@@ -71,6 +71,8 @@ def hf_names(model: Any) -> Iterator[tuple[str, torch.Tensor, Adapter | None]]:
 
 def _adapter(layer: Any) -> Adapter:
     up, down = (getattr(layer, name)["default"].weight for name in ("lora_B", "lora_A"))
+    if layer.fan_in_fan_out:  # a layer that keeps its weight transposed
+        up, down = down.t(), up.t()
     return Adapter(up=up, down=down, scaling=layer.scaling["default"])
 
 
