@@ -1,0 +1,80 @@
+"""What a Ray actor of the launcher is: one rank's process around `core_rl.workers.worker.Worker`."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from core_rl.workers.group import Failure
+from core_rl.workers.local_process import Reply
+from core_rl.workers.worker import Worker
+
+Request = tuple[str, tuple[Any, ...], dict[str, Any]]
+"""A method of `Worker`, its arguments by position and by name."""
+
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """Where Ray has put an actor."""
+
+    node: str
+    address: str
+    gpus: Sequence[str]
+    """What CUDA_VISIBLE_DEVICES calls those that are its own."""
+    pid: int
+    log: str
+    """The file on that node with what it prints."""
+
+
+class RayWorker:
+    """It gets its rank after it has started, when all know their nodes. What goes wrong in `run` is told in the reply."""
+
+    def __init__(self, search: Sequence[str], folder: str) -> None:
+        """`search` and `folder` are the driver's `sys.path` and working folder; what this node lacks of them is left out."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which decides what ends
+        sys.path.extend(path for path in search if path not in sys.path)
+        if Path(folder).is_dir():
+            os.chdir(folder)
+        self._worker = Worker()
+        self._rank = -1
+
+    def place(self) -> Place:
+        import ray
+
+        context = ray.get_runtime_context()
+        gpus = context.get_accelerator_ids().get("GPU", ())
+        return Place(
+            node=context.get_node_id(),
+            address=ray.util.get_node_ip_address(),
+            gpus=tuple(gpus),
+            pid=os.getpid(),
+            log=os.path.realpath("/proc/self/fd/2"),
+        )
+
+    def free_port(self, address: str) -> int:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as listener:
+            listener.bind((address, 0))
+            port: int = listener.getsockname()[1]
+            return port
+
+    def begin(self, rank: int, environment: Mapping[str, str]) -> None:
+        """Ahead of the first import of torch, which reads the environment."""
+        self._rank = rank
+        os.environ.update(environment)
+
+    def run(self, message: bytes, *, fetch: bool) -> Reply:
+        """A pickled `Request`: Ray would raise what it cannot unpickle outside of this method."""
+        try:
+            operation, args, options = pickle.loads(message)  # noqa: S301 - from the driver
+            result = getattr(self._worker, operation)(*args, **options)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the driver tells
+            return Reply(failure=Failure.of(self._rank, error))
+        return Reply(result=result if fetch else None)

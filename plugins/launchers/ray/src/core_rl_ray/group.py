@@ -1,0 +1,155 @@
+"""A group of workers that are Ray actors."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from core_rl.errors import RunError, UserError
+from core_rl.workers.group import Failure, First, Gather, Split, first_cause
+from core_rl.workers.local_process import Reply
+from core_rl_ray.actor import RayWorker, Request
+from core_rl_ray.failures import answer
+from core_rl_ray.placement import reserve
+from core_rl_ray.ranks import environments, in_order
+
+if TYPE_CHECKING:
+    from core_rl.plugins.build import WorkerForm
+    from core_rl_ray.actor import Place
+    from core_rl_ray.cluster import Cluster
+    from core_rl_ray.placement import Wish
+
+_SETTLE_S = 2.0
+"""After the first failure: so long the others may tell theirs, one of which may be the cause."""
+_SETTLE_WITHOUT_CAUSE_S = 15.0
+"""The same, while all that is known are ranks that have lost another one."""
+
+
+class RayGroup:
+    """A `core_rl.workers.group.WorkerGroup`. The actors start at once."""
+
+    def __init__(self, cluster: Cluster, wish: Wish, *, env: Mapping[str, str], wait_s: float) -> None:
+        import ray
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        self.world_size = wish.workers
+        self._actors: list[Any] = []
+        self._places: list[Place] = []
+        self._room = reserve(wish, cluster, wait_s=wait_s)
+        actor = ray.remote(RayWorker)
+        for index in range(wish.workers):
+            where = PlacementGroupSchedulingStrategy(placement_group=self._room, placement_group_bundle_index=index)
+            settings = {
+                "num_cpus": wish.bundle["CPU"],
+                "num_gpus": int(wish.cuda),
+                "scheduling_strategy": where,
+                "max_restarts": 0,
+            }
+            self._actors.append(actor.options(**settings).remote(sys.path, os.getcwd()))  # noqa: PTH109 - it travels as text
+        self._take_ranks(env, threads=wish.cpus)
+
+    def _take_ranks(self, env: Mapping[str, str], *, threads: int) -> None:
+        places = self._gathered([actor.place.remote() for actor in self._actors], doing="starting")
+        order = in_order(places)
+        self._actors, self._places = [self._actors[index] for index in order], [places[index] for index in order]
+        address = self._places[0].address
+        (port,) = self._gathered([self._actors[0].free_port.remote(address)], doing="starting")
+        own = environments(self._places, address=address, port=port, threads=threads, env=env)
+        self._gathered([actor.begin.remote(rank, own[rank]) for rank, actor in enumerate(self._actors)], doing="starting")
+
+    def create(self, key: str, form: WorkerForm, *args: Any) -> None:
+        self._all("create", (key, form, args), doing=f"making {form[0]}")
+
+    def call(
+        self, key: str, method: str, *args: Any, split: Split | None = None, gather: Gather | None = None, **kwargs: Any
+    ) -> Any:
+        parts = None if split is None else split(args, self.world_size)
+        requests: list[Request] = [("call", (key, method, own, kwargs), {}) for own in ([args] if parts is None else parts)]
+        return self._run(requests, gather or First(), doing=method)
+
+    def stream(self, key: str, method: str, *args: Any) -> Iterator[Any]:
+        number = self._all("open", (key, method, args), doing=method)
+        done = False
+        try:
+            while not done:
+                requests: list[Request] = [("draw", (number,), {"keep": rank == 0}) for rank in range(self.world_size)]
+                items = self._run(requests, First(), doing=method)
+                done = items is None
+                yield from items or ()
+        finally:
+            if not done and self._actors:
+                self._all("shut", (number,), doing=method)
+
+    def remove(self, key: str) -> None:
+        if self._actors:
+            self._all("remove", (key,), doing="remove")
+
+    def close(self) -> None:
+        import ray
+        from ray.util import remove_placement_group
+
+        if self._actors and ray.is_initialized():
+            for actor in self._actors:
+                ray.kill(actor)
+            remove_placement_group(self._room)
+        self._actors = []
+
+    def _all(self, operation: str, args: tuple[Any, ...], *, doing: str) -> Any:
+        return self._run([(operation, args, {})], First(), doing=doing)
+
+    def _run(self, requests: Sequence[Request], gather: Gather, *, doing: str) -> Any:
+        """One request for all ranks, put into the object store once, or one for each; then all replies."""
+        import ray
+
+        if not self._actors:
+            message = f"{doing}: the workers are gone"
+            raise RunError(message)
+        stored = [ray.put(_pickled(request)) for request in requests]
+        sent = [
+            actor.run.remote(stored[rank if len(stored) > 1 else 0], fetch=gather.wants(rank))
+            for rank, actor in enumerate(self._actors)
+        ]
+        return gather([reply.result for reply in self._gathered(sent, doing=doing)])
+
+    def _gathered(self, references: Sequence[Any], *, doing: str) -> list[Any]:
+        """What the actors answer, in the order of `references`. The first failure ends the group."""
+        import ray
+
+        answers: list[Any] = [None] * len(references)
+        waiting = {reference: index for index, reference in enumerate(references)}
+        failures: list[Failure] = []
+        failed_at = 0.0
+        while waiting:
+            left = None if not failures else max(0.0, failed_at + _patience(failures) - time.monotonic())
+            ready, _ = ray.wait(list(waiting), timeout=left)
+            if not ready:
+                break
+            index = waiting.pop(ready[0])
+            answers[index] = answer(ready[0], index, self._places[index] if self._places else None)
+            if isinstance(answers[index], Reply) and answers[index].failure is not None:
+                failed_at = failed_at if failures else time.monotonic()
+                failures.append(answers[index].failure)
+        if failures:
+            self.close()  # those that wait for the one that failed would wait for ever
+            raise first_cause(failures).error(doing)
+        return answers
+
+
+def _patience(failures: Sequence[Failure]) -> float:
+    return _SETTLE_WITHOUT_CAUSE_S if all(failure.follows for failure in failures) else _SETTLE_S
+
+
+def _pickled(request: Request) -> bytes:
+    """By Ray's cloudpickle: what a notebook or a script has defined goes along."""
+    from ray import cloudpickle
+
+    try:
+        found: bytes = cloudpickle.dumps(request)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        message = f"launcher: cannot send {request[0]} to the workers: {error}; what they are given must pickle"
+        raise UserError(message) from error
+    return found
