@@ -27,6 +27,7 @@ from core_rl.train import checkpoint as _checkpoint
 from core_rl.train.memory import explain_out_of_memory, keep_freed_memory
 from core_rl.train.micro_batches import Plan, scalar_loss
 from core_rl.train.optimizer import build_optimizer, clip, load_state, move_state, state_by_name
+from core_rl.train.results import FIELDS, room_for
 from core_rl.train.schedule import learning_rate
 from core_rl.train.totals import Totals
 from core_rl_local._masters import Masters
@@ -98,31 +99,16 @@ class LocalTrainEngine:
         weights: Weights = "current",
         top_k: int | None = None,
     ) -> dict[str, torch.Tensor]:
-        results = self._room(batch, outputs, top_k)
+        output = self.module.get_output_embeddings()
+        vocabulary = 0 if output is None else output.weight.shape[0]
+        results = room_for(batch, outputs, heads=self.context.heads, top_k=top_k, vocabulary=vocabulary)
         plan = self._plan(batch)
         with torch.no_grad(), self._weights(weights), self._policy.attention(), self._memory():
             for sequences in plan.micro_batches(batch):
                 found = self._policy.outputs(batch.select(sequences), [plan.prefixes[s] for s in sequences], top_k=top_k or 0)
                 where = batch.token_indices(sequences)
                 for name, result in results.items():
-                    result[where] = getattr(found, _FIELDS.get(name, name)).cpu()
-        return results
-
-    def _room(self, batch: PackedBatch, outputs: Sequence[TokenOutput], top_k: int | None) -> dict[str, torch.Tensor]:
-        """Zeros for everything that `forward` returns."""
-        for name in (*outputs, *(() if top_k is None else ("topk_logprobs",))):
-            if (name == "values" and self.context.heads == "policy") or (name != "values" and self.context.heads == "value"):
-                message = f"{name} were asked for, and the engine was built with heads {self.context.heads!r}"
-                raise ModelError(message)
-        count = batch.num_tokens
-        results: dict[str, torch.Tensor] = {name: torch.zeros(count) for name in outputs}
-        if self.context.heads == "value":
-            return results
-        if top_k is not None:
-            k = min(top_k, self.module.get_output_embeddings().weight.shape[0])
-            results |= {"topk_ids": torch.zeros(count, k, dtype=torch.int64), "topk_logprobs": torch.zeros(count, k)}
-        if "gather_ids" in batch:
-            results["gathered_logprobs"] = torch.zeros(batch["gather_ids"].shape)
+                    result[where] = getattr(found, FIELDS.get(name, name)).cpu()
         return results
 
     def train_step(self, batch: PackedBatch, objective: Objective, aggregation: Aggregation) -> StepReport:
@@ -287,9 +273,6 @@ class LocalTrainEngine:
 
     def _memory(self) -> Any:
         return explain_out_of_memory(tokens=self.options.max_tokens_per_micro_batch)
-
-
-_FIELDS = {"gathered_logprobs": "gathered"}
 
 
 def _device(name: str) -> torch.device:
