@@ -45,14 +45,15 @@ class Worker:
         A tensor may be a view of weights that change: what is kept is a copy, on the CPU.
         """
         items: list[Any] = []
-        size = 0
+        size, count = 0, 0
         for item in self._streams[stream]:
+            count += 1
             size += _num_bytes(item)
             if keep:
                 items.append(_detached(item))
             if size >= BUCKET_BYTES:
                 return items
-        if items or size:
+        if count:  # not `items`: a rank that keeps none is to end with the others
             return items
         del self._streams[stream]
         return None
