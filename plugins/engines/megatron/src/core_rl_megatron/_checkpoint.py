@@ -41,7 +41,7 @@ class _Writer(strategies.TorchDistSaveShardedStrategy):  # type: ignore[misc] - 
     def save(self, sharded_state_dict: Any, checkpoint_dir: str) -> None:
         from torch.distributed import checkpoint
 
-        renamed, _, _ = strategies._replace_state_dict_keys_with_sharded_keys(sharded_state_dict, True)  # noqa: SLF001, FBT003
+        renamed, _, _ = strategies._replace_state_dict_keys_with_sharded_keys(sharded_state_dict, True)  # noqa: SLF001
         checkpoint.save(
             strategies.mcore_to_pyt_state_dict(renamed, is_loading=False),
             storage_writer=checkpoint.FileSystemWriter(checkpoint_dir),

@@ -46,8 +46,11 @@ def transformer_config(hf: Any, options: MegatronConfig, layout: Layout, dtype: 
         virtual_pipeline_model_parallel_size=layout.virtual if layout.virtual > 1 else None,
         sequence_parallel=options.sequence_parallel,
         variable_seq_lengths=layout.pipeline > 1,  # each micro-batch has its own shape, which stages tell each other
+        overlap_p2p_comm=layout.virtual > 1,  # interleaved, two stages are each other's next and previous one, which a batch of
+        batch_p2p_comm=layout.virtual == 1,  # messages would mix up
         calculate_per_token_loss=True,  # no division by micro-batches or ranks: weights have the denominators in them
         gradient_accumulation_fusion=False,
+        moe_token_dispatcher_type="alltoall",  # the one that takes any shape; read without experts too
         **_recompute(options),
         **(_experts(hf, layout) if getattr(hf, "num_experts_per_tok", None) else {}),
     )
@@ -70,7 +73,6 @@ def _experts(hf: Any, layout: Layout) -> dict[str, Any]:
         "moe_router_topk": hf.num_experts_per_tok,
         "moe_router_pre_softmax": not hf.norm_topk_prob,  # after the choice, softmax is a softmax that sums to 1 over the chosen
         "moe_router_load_balancing_type": "none",
-        "moe_token_dispatcher_type": "alltoall",
         "expert_model_parallel_size": layout.expert,
         "expert_tensor_parallel_size": 1,
     }

@@ -56,6 +56,7 @@ class Holding:
         placement = Placement(layout=layout, num_layers=hf.num_hidden_layers, num_experts=num_experts(hf) if sparse else 0)
         found = rules(hf, context.heads, separate_output=layout.pipeline > 1)
         weights = Weights(parts=parts, rules=found, placement=placement, place=Place.here())
+        weights.mark()
         missing = weights.read(open_source(context.model, context.heads, seed=context.seed))
         _new_head(parts[-1], missing, context)
         reader = Reader(

@@ -77,10 +77,12 @@ class Optimizer:
         """After `gradient_norm`."""
         if max_norm is not None and norm > max_norm:
             grads = [p.grad for part in self.members() for p in part.get_parameters() if p.grad is not None]
-            torch._foreach_mul_(grads, max_norm / norm)  # noqa: SLF001 - as torch's own clipping does
+            torch._foreach_mul_(grads, max_norm / norm)
         for group in self.megatron.param_groups:
             group["lr"] = lr
-            group["weight_decay"] = self.weight_decay * group["wd_mult"]  # 0 for vectors; megatron leaves it to its own scheduler
+            group["weight_decay"] = (
+                self.weight_decay * group["wd_mult"]
+            )  # 0 for vectors; megatron leaves it to its own scheduler
         self.megatron.step_with_ready_grads()
 
 

@@ -54,6 +54,18 @@ class Weights:
             if self.place.owns(owner):
                 yield rule, self.parts[owner.part].get_parameter(owner.name)
 
+    def mark(self) -> None:
+        """Tell megatron which parameters are parts of a whole: the norm of gradients counts the others on one rank alone.
+
+        Its layers do so when they fill their weights at random, which they are told not to.
+        """
+        from megatron.core.tensor_parallel import set_tensor_model_parallel_attributes
+
+        for rule, parameter in self.mine():
+            if not hasattr(parameter, "tensor_model_parallel"):
+                is_part = rule.axis is not None or rule.expert is not None
+                set_tensor_model_parallel_attributes(parameter, is_part, rule.axis or 0, 1)
+
     @torch.no_grad()
     def read(self, source: Source) -> set[str]:
         """Fill every parameter. Returns the optional weights that the source has not."""
