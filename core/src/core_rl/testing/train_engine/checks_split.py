@@ -10,8 +10,8 @@ import torch
 from core_rl.testing.train_engine.batches import SIZES, grouped_batch, with_masked_sequences
 from core_rl.testing.train_engine.bench import every_rank
 from core_rl.testing.train_engine.check import check
-from core_rl.testing.train_engine.checks_forward import forward_pass
-from core_rl.testing.train_engine.checks_step import step
+from core_rl.testing.train_engine.checks_forward import form_of_outputs, forward_pass
+from core_rl.testing.train_engine.checks_step import further_steps, step
 from core_rl.testing.train_engine.objectives import Ratio, WithinGroup
 from core_rl.testing.train_engine.scripts import POLICY, TOKEN_MEAN, Step, forward, one_step, take_step, weights_of
 from core_rl.testing.train_engine.setting import FEW_TOKENS
@@ -97,7 +97,7 @@ def nothing_in_the_mask(engine: TrainEngine) -> Idle:
     return Idle(before=before, outputs=outputs, report=report, weights=weights_of(engine), after=take_step(engine, batch))
 
 
-@check(after=(step,))
+@check(after=(form_of_outputs, further_steps))
 def empty_mask(trial: Trial) -> None:
     """Nothing to learn from: a report of zeros, no log-probabilities, and neither momentum nor decay moves the weights."""
     found, expect = trial.both(nothing_in_the_mask)
@@ -117,7 +117,7 @@ def nan_in_one_group(engine: TrainEngine) -> Idle:
     return Idle(before=before, outputs=outputs, report=report, weights=weights, after=take_step(engine, batch))
 
 
-@check(after=(step,))
+@check(after=(further_steps,))
 def nan_loss(trial: Trial) -> None:
     """A loss that is not a number, of a sequence that one rank has: no rank steps, and nothing is left of it in the optimizer."""
     found, expect = trial.both(nan_in_one_group)

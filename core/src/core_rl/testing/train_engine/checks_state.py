@@ -132,7 +132,7 @@ def resume_with_reference(trial: Trial) -> None:
     trial.tensor("policy", logprobs(second), logprobs(first))
 
 
-@check(after=(further_steps,))
+@check(after=(further_steps, reference))
 def offload(trial: Trial) -> None:
     """Off the device and back: outputs, weights and the optimizer's state are the same."""
     engine, whole = trial.engine(reference=True), trial.run(three_steps)

@@ -42,7 +42,7 @@ def step(trial: Trial) -> None:
     trial.step(*trial.both(one_step))
 
 
-@check(after=(forward_pass,), every_model=True)
+@check(after=(forward_pass, export), every_model=True)
 def pretrained_model(trial: Trial) -> None:
     """Weights out of a folder, where norms and biases are no ones and zeros: the same outputs, and they are exported as they were."""
     found, expect = trial.both(forward, pretrained=True)
@@ -62,6 +62,19 @@ def further_steps(trial: Trial) -> None:
 def clipping(trial: Trial) -> None:
     """The norm of all gradients together decides, and the one before clipping is reported."""
     trial.step(*trial.both(one_step, max_grad_norm=CLIPPED))
+
+
+def step_loss(engine: TrainEngine) -> float:
+    return take_step(engine, grouped_batch(1)).report.loss
+
+
+@check(after=(step,))
+def temperature(trial: Trial) -> None:
+    """The context's temperature divides the logits, in `forward` and in training."""
+    found, expect = trial.both(forward, temperature=0.6)
+    for name in POLICY:
+        trial.tensor(name, found[name], expect[name])
+    trial.number("loss", *trial.both(step_loss, temperature=0.6), trial.allowed.loss)
 
 
 def step_with_entropy(engine: TrainEngine) -> Step:

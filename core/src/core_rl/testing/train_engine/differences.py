@@ -41,7 +41,7 @@ class Tolerances:
     grad_norm: float = 1e-4
     """Relative."""
     weights: float = 1e-5
-    """Absolute, after one to three steps of at most 0.01."""
+    """Absolute, after one to three steps of at most 0.002."""
     metrics: float = 1e-5
     """Relative."""
     same: float = 1e-6

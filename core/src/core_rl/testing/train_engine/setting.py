@@ -18,16 +18,16 @@ TOTAL_STEPS = 8
 
 OPTIMIZER: dict[str, Any] = {
     "optimizer": "adamw",
-    "lr": 1e-2,
+    "lr": 2e-3,
     "eps": 1e-2,
     "weight_decay": 0.1,
     "schedule": "linear",
-    "warmup": 2.0,
+    "warmup": 3.0,
 }
 """AdamW, whose state a checkpoint must keep, with an epsilon of the size of the gradients.
 
 With the usual 1e-8 its first step is lr · sign(gradient): a gradient of rounding noise, whose sign is chance, moves a weight as far as
-any, and two right engines differ by 2 lr. lr · g / (|g| + eps) changes by at most lr / eps = 1 times a change of g: noise stays noise,
+any, and two right engines differ by 2 lr. lr · g / (|g| + eps) changes by at most lr / eps = 0.2 times a change of g: noise stays noise,
 and, other than under a small epsilon, a gradient of the wrong scale shows. Decay tells matrices from vectors; the schedule needs a
 counter of steps.
 """

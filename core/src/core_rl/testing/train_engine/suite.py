@@ -19,7 +19,6 @@ CHECKS: dict[str, Check] = {
     for check in (
         checks_forward.forward_pass,
         checks_forward.form_of_outputs,
-        checks_forward.temperature,
         checks_forward.frozen_model,
         checks_forward.top_k,
         checks_forward.gathered_tokens,
@@ -29,6 +28,7 @@ CHECKS: dict[str, Check] = {
         checks_step.step,
         checks_step.further_steps,
         checks_step.clipping,
+        checks_step.temperature,
         checks_step.entropy_gradient,
         checks_step.direct_term,
         checks_step.gathered_gradient,
