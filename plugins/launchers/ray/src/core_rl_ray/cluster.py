@@ -106,7 +106,7 @@ def _connect_to(address: str, quiet: Mapping[str, Any]) -> None:
         ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         ray.shutdown()  # what of it stands half-way
-        message = f"launcher.address: cannot join the Ray cluster at {address}: {_first_lines(error)}"
+        message = f"launcher.address: cannot join the Ray cluster at {address}: {_reason(error)}"
         raise UserError(message) from error
 
 
@@ -122,8 +122,11 @@ def _knock(address: str) -> None:
         raise UserError(message) from error
 
 
-def _first_lines(error: BaseException) -> str:
-    return " ".join(line.strip() for line in str(error).strip().splitlines()[:4])
+def _reason(error: BaseException) -> str:
+    """The first of the errors that led to one another, without the advice that follows it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(line.strip() for line in str(error).strip().splitlines()[:3])
 
 
 @contextmanager

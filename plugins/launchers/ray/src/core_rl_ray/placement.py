@@ -39,9 +39,15 @@ class Wish:
         """Of one worker."""
         return {"CPU": _UNCOUNTED if self.own else self.cpus, **({"GPU": 1} if self.cuda else {})}
 
+    @property
+    def counted(self) -> list[str]:
+        """The resources of which a cluster may have too little."""
+        return [name for name in self.bundle if name != "CPU" or not self.own]
+
     def __str__(self) -> str:
-        each = " each" if self.workers > 1 else ""
-        return f"{_count(self.workers, 'worker')} with {_amounts(self.bundle)}{each}, strategy {self.strategy}"
+        amounts = _amounts({name: self.bundle[name] for name in self.counted})
+        each = f" with {amounts} each" if amounts else ""
+        return f"{_count(self.workers, 'worker')}{each}, strategy {self.strategy}"
 
 
 def reserve(wish: Wish, cluster: Cluster, *, wait_s: float) -> Any:
@@ -53,11 +59,11 @@ def reserve(wish: Wish, cluster: Cluster, *, wait_s: float) -> Any:
     import ray
     from ray.util import placement_group, remove_placement_group
 
-    if cluster.own and not _fits(wish, cluster):
+    if wish.own and not _fits(wish, cluster):
         raise UserError(_refusal(wish, cluster, "there is no room"))
     group = placement_group([wish.bundle] * wish.workers, strategy=wish.strategy)
     if not group.wait(wait_s):
-        free = {name: ray.available_resources().get(name, 0.0) for name in wish.bundle}
+        free = {name: ray.available_resources().get(name, 0.0) for name in wish.counted}
         remove_placement_group(group)
         raise UserError(_refusal(wish, cluster, f"no room within {wait_s:g} s", free=free))
     return group
@@ -73,14 +79,14 @@ def _fits(wish: Wish, cluster: Cluster) -> bool:
 
 def _refusal(wish: Wish, cluster: Cluster, what: str, *, free: dict[str, float] | None = None) -> str:
     nodes = cluster.nodes()
-    total = {name: sum(node.get(name, 0.0) for node in nodes) for name in wish.bundle}
-    most = {name: max((node.get(name, 0.0) for node in nodes), default=0.0) for name in wish.bundle}
-    has = f"the cluster has {_amounts(total)} on {_count(len(nodes), 'node')}"
+    total = {name: sum(node.get(name, 0.0) for node in nodes) for name in wish.counted}
+    most = {name: max((node.get(name, 0.0) for node in nodes), default=0.0) for name in wish.counted}
+    has = f"the cluster has {_count(len(nodes), 'node')}" + (f" with {_amounts(total)}" if total else "")
     if len(nodes) > 1:
         has += f" (a node at most {_amounts(most)})"
     if free is not None:
-        has += f", of which {_amounts(free)} are free"
-    mend = "lower launcher.workers or launcher.cpus_per_worker"
+        has += f", of which {_amounts(free)} free"
+    mend = "lower launcher.workers" + ("" if wish.own else " or launcher.cpus_per_worker")
     if wish.cuda:
         mend += ", or take device: cpu"
     if wish.strategy.startswith("STRICT_"):
@@ -89,7 +95,7 @@ def _refusal(wish: Wish, cluster: Cluster, what: str, *, free: dict[str, float] 
 
 
 def _amounts(resources: dict[str, float]) -> str:
-    return " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
+    return " and ".join(f"{round(amount, 2):g} {name}" for name, amount in resources.items())
 
 
 def _count(number: int, what: str) -> str:
