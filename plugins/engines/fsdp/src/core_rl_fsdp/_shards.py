@@ -101,7 +101,11 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 def whole_tensor(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Gathered on every rank."""
     found = tensor.detach()
-    return found.to(device).full_tensor() if isinstance(found, DTensor) else found
+    if not isinstance(found, DTensor):
+        return found
+    moved: Any = found.to(device)
+    whole: torch.Tensor = moved.full_tensor()
+    return whole
 
 
 def named_whole(inside: Inside, device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:

@@ -1,0 +1,292 @@
+"""The train engine `fsdp`: any causal language model of transformers, in float32 shards on every rank (torch FSDP2).
+
+What is computed is `core_rl.hf.packed`'s, inside one module whose hooks gather the weights (`core_rl.hf.packed.module`). Every rank has the
+whole batch and takes its part of it (`core_rl.train.micro_batches`); gradients are summed over ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+from core_rl.errors import ModelError, UserError
+from core_rl.hf.load import load_model
+from core_rl.hf.packed.adapters import add_adapters
+from core_rl.hf.packed.module import NAME, as_outputs, as_tensors
+from core_rl.hf.packed.policy import Policy
+from core_rl.hf.packed.probe import probe
+from core_rl.hf.packed.values import add_value_head, load_value_head, score_set_aside, value_weight
+from core_rl.hf.packed.weights import enable_checkpointing, switch_off_dropout
+from core_rl.hf.values import load_value_model
+from core_rl.roles.train import StepReport
+from core_rl.train.memory import explain_out_of_memory
+from core_rl.train.micro_batches import MicroBatch, Plan, scalar_loss
+from core_rl.train.optimizer import build_optimizer
+from core_rl.train.results import FIELDS, room_for
+from core_rl.train.schedule import learning_rate
+from core_rl.train.totals import Totals
+from core_rl.workers.process_group import join
+from core_rl_fsdp import _checkpoint
+from core_rl_fsdp._export import save_folder
+from core_rl_fsdp._gradients import clip, total_norm
+from core_rl_fsdp._shards import build_on_rank_0, local, named_whole, shard
+
+if TYPE_CHECKING:
+    from core_rl.data.batch import PackedBatch
+    from core_rl.hf.packed.policy import Outputs
+    from core_rl.hf.spec import ModelSpec
+    from core_rl.roles.train import Aggregation, Objective, TokenOutput, TrainContext, Weights
+    from core_rl_fsdp.config import FsdpConfig
+
+
+class FsdpTrainEngine:
+    """A `core_rl.roles.train.TrainEngine` on every rank."""
+
+    device: torch.device
+
+    def __init__(self, options: FsdpConfig, context: TrainContext) -> None:
+        self.options = options
+        self.context = context
+        self.steps = 0
+        self._reference: dict[str, torch.Tensor] | None = None
+        self._reference_moved = False
+
+    def setup(self) -> None:
+        spec = self.context.model
+        if spec.dtype == "float16":
+            message = "model.dtype: float16 needs a scaled loss, which the fsdp train engine has not; take bfloat16 or float32"
+            raise UserError(message)
+        member = join(self.options.device)
+        self.device, self.rank, self.world_size = member.device, member.ranks.rank, member.world_size
+        self._mesh = init_device_mesh(self.device.type, (self.world_size,), mesh_dim_names=("shard",))
+        model = build_on_rank_0(self._build, spec)
+        self._inside = shard(model, spec, self.options, self._mesh, self.device)
+        self._policy = self._compute(lambda: probe(model, logits_memory_mb=self.options.logits_memory_mb))
+        self._policy.temperature = self.context.temperature
+        if self.context.frozen:
+            self._inside.requires_grad_(False)
+            return
+        self._params = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        self._optimizer = build_optimizer(self.options, list(self._params.values()))
+        if self.context.reference:
+            self.reset_reference()
+            self._reference_moved = False
+
+    def _build(self, spec: ModelSpec) -> Any:
+        """The model as it will be sharded: with adapters and heads, its weights float32."""
+        context = self.context
+        model: Any = (load_value_model if context.heads == "value" else load_model)(spec, seed=context.seed)
+        switch_off_dropout(model)
+        if self.options.lora is not None and not context.frozen:
+            with score_set_aside(model):
+                add_adapters(model, self.options.lora, seed=context.seed)
+        if context.heads == "both":
+            add_value_head(model, seed=context.seed)
+            if self.rank == 0:
+                load_value_head(model, context.model)
+        if self.options.gradient_checkpointing:
+            enable_checkpointing(model)
+        return model
+
+    @property
+    def module(self) -> Any:
+        """The transformers model, whose weights are shards. None but this engine computes with it."""
+        return getattr(self._inside, NAME)
+
+    def forward(
+        self,
+        batch: PackedBatch,
+        outputs: Sequence[TokenOutput] = ("logprobs",),
+        *,
+        weights: Weights = "current",
+        top_k: int | None = None,
+    ) -> dict[str, torch.Tensor]:
+        output = self.module.get_output_embeddings()
+        vocabulary = 0 if output is None else output.weight.shape[0]
+        results = room_for(batch, outputs, heads=self.context.heads, top_k=top_k, vocabulary=vocabulary)
+        plan = self._plan(batch)
+        with torch.no_grad(), self._weights(weights), self._policy.attention(), self._memory():
+            for micro in plan.of_ranks(batch, self.world_size)[self.rank]:
+                found = self._outputs(batch, plan, micro, top_k=top_k or 0)
+                where = batch.token_indices(micro.sequences)
+                for name, result in results.items():
+                    if micro.counts:
+                        result[where] = getattr(found, FIELDS.get(name, name)).cpu()
+        for name, result in results.items():
+            results[name] = self._summed(result)
+        return results
+
+    def train_step(self, batch: PackedBatch, objective: Objective, aggregation: Aggregation) -> StepReport:
+        lr = learning_rate(self.options, self.steps, self.context.total_steps)
+        weights = aggregation.weights(batch)
+        plan = self._plan(batch, getattr(objective, "unit", "sequence"))
+        parts = plan.of_ranks(batch, self.world_size)[self.rank]
+        if not parts:  # nothing to learn from: momentum alone must not move the weights
+            return StepReport(loss=0.0, grad_norm=0.0, lr=lr, num_tokens=0, num_micro_batches=0)
+        totals = Totals()
+        self._optimizer.zero_grad()
+        self.module.train()
+        try:
+            with self._policy.attention(), self._memory():
+                for micro in parts:
+                    self._backward(batch, plan, micro, objective=objective, weights=weights, totals=totals)
+        finally:
+            self.module.eval()
+        totals.gather()
+        return self._step(totals, lr, num_tokens=batch.num_tokens, num_micro_batches=len(parts))
+
+    def _backward(
+        self,
+        batch: PackedBatch,
+        plan: Plan,
+        micro: MicroBatch,
+        *,
+        objective: Objective,
+        weights: torch.Tensor,
+        totals: Totals,
+    ) -> None:
+        part = batch.select(micro.sequences)
+        outputs = self._outputs(batch, plan, micro, entropy_grad=objective.entropy_grad)
+        if micro.counts:
+            loss = objective(outputs, part.to(self.device))
+            value = scalar_loss(loss, weights[batch.token_indices(micro.sequences)].to(self.device))
+            totals.add(value.detach(), loss)
+        else:  # in step with the other ranks
+            value = sum(
+                (tensor.sum() * 0.0 for tensor in as_tensors(outputs).values() if tensor.requires_grad), torch.zeros(())
+            )
+        (value * self.world_size).backward()  # FSDP averages, and the denominators are global already
+
+    def _step(self, totals: Totals, lr: float, *, num_tokens: int, num_micro_batches: int) -> StepReport:
+        grads = [p.grad for p in self._params.values() if p.grad is not None]
+        norm = total_norm(grads)
+        loss, grad_norm = float(totals.loss), float(norm)
+        skipped = not (torch.isfinite(totals.loss) and torch.isfinite(norm))
+        if not skipped:
+            clip(grads, norm, self.options.max_grad_norm)
+            for group in self._optimizer.param_groups:
+                group["lr"] = lr
+            self._optimizer.step()
+            self.steps += 1
+        self._optimizer.zero_grad()
+        return StepReport(
+            loss=loss,
+            grad_norm=grad_norm,
+            lr=lr,
+            num_tokens=num_tokens,
+            num_micro_batches=num_micro_batches,
+            skipped=skipped,
+            metrics=totals.metrics(),
+        )
+
+    def reset_reference(self) -> None:
+        self._reference = {name: local(p).detach().to("cpu", copy=True) for name, p in self._params.items()}
+        self._reference_moved = True
+
+    def export_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        yield from named_whole(self._inside, self.device, getattr(torch, self.context.model.dtype))
+
+    def save(self, path: Path) -> None:
+        reference = self._reference if self._reference_moved else None
+        _checkpoint.save(path, self._params, self._optimizer, steps=self.steps, reference=reference)
+
+    def load(self, path: Path) -> None:
+        found = _checkpoint.load(path, self._params, self._optimizer, reference=self._reference)
+        self.steps = found.steps
+        self._reference_moved = self._reference_moved or found.reference
+
+    def save_hf(self, path: Path) -> None:
+        save_folder(self._inside, self.context.model, path, self.device)
+
+    def offload(self) -> None:
+        self._move(torch.device("cpu"))
+
+    def onload(self) -> None:
+        self._move(torch.device("cpu") if self.options.cpu_offload else self.device)
+
+    def _move(self, device: torch.device) -> None:
+        self._inside.to(device)
+        if not self.context.frozen:
+            for values in self._optimizer.state.values():
+                for name, value in values.items():
+                    values[name] = value.to(device)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def close(self) -> None:
+        """Also when `setup` failed or never ran. The process group is the process's own, and other engines may use it."""
+        self._reference = None
+
+    def describe(self) -> Mapping[str, Any]:
+        parameters = list(self.module.parameters())
+        return {
+            "model_type": self.module.config.model_type,
+            "parameters": sum(p.numel() for p in parameters),
+            "trainable_parameters": sum(p.numel() for p in parameters if p.requires_grad),
+            "heads": self.context.heads,
+            "device": str(self.device),
+            "dtype": self.context.model.dtype,
+            "packed": self._policy.packed,
+            "prefix_sharing": self._shares,
+            "ranks": self.world_size,
+            "optimizer": self.options.optimizer,
+        }
+
+    @property
+    def _shares(self) -> bool:
+        return self.options.prefix_sharing and self._policy.packed
+
+    def _plan(self, batch: PackedBatch, unit: Any = "sequence") -> Plan:
+        return Plan.of(batch, self.options.max_tokens_per_micro_batch, unit=unit, share_prefixes=self._shares)
+
+    def _compute(self, function: Callable[[], Any]) -> Any:
+        """With every weight in place that the function reads."""
+        return self._inside(function)
+
+    def _outputs(
+        self, batch: PackedBatch, plan: Plan, micro: MicroBatch, *, entropy_grad: bool = False, top_k: int = 0
+    ) -> Outputs:
+        part, prefixes = batch.select(micro.sequences), [plan.prefixes[s] for s in micro.sequences]
+        policy: Policy = self._policy
+
+        def compute() -> dict[str, torch.Tensor]:
+            policy.value_weight = value_weight(self.module)
+            return as_tensors(policy.outputs(part, prefixes, entropy_grad=entropy_grad, top_k=top_k))
+
+        return as_outputs(self._compute(compute))
+
+    def _summed(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Over ranks, of which each has filled its own part."""
+        if self.world_size == 1:
+            return tensor
+        there = tensor.to(self.device)
+        dist.all_reduce(there)
+        return there.cpu()
+
+    @contextmanager
+    def _weights(self, weights: Weights) -> Iterator[None]:
+        """With `reference`, the trainable shards are the reference's inside."""
+        if weights == "current":
+            yield
+            return
+        if self._reference is None:
+            message = "the reference policy was asked for, and the engine was built without one"
+            raise ModelError(message)
+        shards = {name: local(p).detach() for name, p in self._params.items()}
+        current = {name: own.clone() for name, own in shards.items()}
+        try:
+            for name, own in shards.items():
+                own.copy_(self._reference[name])
+            yield
+        finally:
+            for name, own in shards.items():
+                own.copy_(current[name])
+
+    def _memory(self) -> Any:
+        return explain_out_of_memory(tokens=self.options.max_tokens_per_micro_batch)

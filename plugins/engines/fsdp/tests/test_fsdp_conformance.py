@@ -1,0 +1,11 @@
+"""FSDP on one worker and on two does what the local engine does."""
+
+from __future__ import annotations
+
+from core_rl.testing.train_engines import TrainEngineConformance
+
+
+class TestFsdp(TrainEngineConformance):
+    engine = "fsdp"
+    options = {"device": "cpu"}  # noqa: RUF012 - it is read only
+    world_sizes = (1, 2)
