@@ -37,7 +37,9 @@ MEASURES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", help="an example by its name; may be given several times")
+    parser.add_argument(
+        "--only", action="append", help="an example by its name, may be given several times; the others keep their results"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once, of one thread each")
     parser.add_argument("--dry-run", action="store_true", help="print, and leave the files in results/ as they are")
@@ -49,19 +51,29 @@ def main() -> None:
         for seed in args.seeds:  # seed by seed, so that what is written while it runs speaks of every algorithm
             runs += pool.map(lambda file, seed=seed: train(file, seed, Path(scratch), teacher), files)
             rows = [summary(file.stem, [run for run in runs if run["name"] == file.stem]) for file in files]
-            report(rows, args.seeds[: args.seeds.index(seed) + 1], dry_run=args.dry_run)
+            report(rows, args.seeds[: args.seeds.index(seed) + 1], partly=bool(args.only), dry_run=args.dry_run)
 
 
-def report(rows: Sequence[dict[str, Any]], seeds: Sequence[int], *, dry_run: bool) -> None:
+def report(rows: Sequence[dict[str, Any]], seeds: Sequence[int], *, partly: bool, dry_run: bool) -> None:
     """Table and picture of the seeds so far."""
     found = {"machine": _machine.describe(1), "core_rl": _machine.versions(), "seeds": list(seeds), "rows": list(rows)}
     print(table(found), flush=True)
     if dry_run:
         return
     RESULTS.mkdir(exist_ok=True)
+    if partly:
+        found["rows"] = rows = with_the_others(rows)
     (RESULTS / "algorithms.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     (RESULTS / "algorithms.md").write_text(table(found), encoding="utf-8")
     draw(rows, RESULTS / "algorithms.png")
+
+
+def with_the_others(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of the last results, with these in the place of their own."""
+    path = RESULTS / "algorithms.json"
+    before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
+    by_name = {row["name"]: row for row in (*before, *rows)}
+    return [by_name[name] for name in sorted(by_name)]
 
 
 def make_teacher(scratch: Path) -> Path:
