@@ -75,6 +75,7 @@ def apply():
     for name in ("range_push", "range_pop", "mark"):
         setattr(cuda.nvtx, name, returning(None))
     generators()
+    experts()
     for name in FACTORIES:
         setattr(torch, name, on_cpu(getattr(torch, name)))
     tensors()
@@ -85,8 +86,8 @@ def generators():
     cuda = torch.cuda
     cuda.get_rng_state = cuda.random.get_rng_state = lambda *_, **__: torch.get_rng_state()
     cuda.set_rng_state = cuda.random.set_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
-    cuda.manual_seed = lambda seed: torch.default_generator.manual_seed(seed)
-    cuda.manual_seed_all = lambda seed: torch.default_generator.manual_seed(seed)
+    cuda.manual_seed = torch.default_generator.manual_seed
+    cuda.manual_seed_all = torch.default_generator.manual_seed
     cuda.default_generators = (torch.default_generator,)
     cuda._lazy_call = lambda function, **_: function()
     import warnings
@@ -96,6 +97,16 @@ def generators():
         from megatron.core.tensor_parallel import random
     random._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
     random._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
+
+
+def experts():
+    """Numbers of tokens for each expert come to the host as arrays, of which a CPU tensor is to be no exception."""
+    from megatron.core.transformer.moe import token_dispatcher
+
+    def to_host(tensor, *, as_numpy=False, **_):
+        return tensor.numpy() if as_numpy and torch.is_tensor(tensor) else tensor
+
+    token_dispatcher.maybe_move_tensor_to_cpu = to_host
 
 
 def tensors():

@@ -50,7 +50,7 @@ def transformer_config(hf: Any, options: MegatronConfig, layout: Layout, dtype: 
         batch_p2p_comm=layout.virtual == 1,  # messages would mix up
         calculate_per_token_loss=True,  # no division by micro-batches or ranks: weights have the denominators in them
         gradient_accumulation_fusion=False,
-        moe_token_dispatcher_type="alltoall",  # the one that takes any shape; read without experts too
+        moe_token_dispatcher_type="alltoall",  # noqa: S106 - takes any shape; it is checked without experts too
         **_recompute(options),
         **(_experts(hf, layout) if getattr(hf, "num_experts_per_tok", None) else {}),
     )
@@ -91,7 +91,7 @@ def _check_sizes(hf: Any, options: MegatronConfig, layout: Layout) -> None:
     ):
         if count % size:
             fitting = ", ".join(str(k) for k in range(1, min(count, 64) + 1) if count % k == 0)
-            times = " × virtual_pipeline" if option == "pipeline_parallel" and layout.virtual > 1 else ""
+            times = " * virtual_pipeline" if option == "pipeline_parallel" and layout.virtual > 1 else ""
             message = (
                 f"train_engine.{option}{times}: {size} does not divide the {count} {what} of this model: take one of {fitting}"
             )

@@ -87,7 +87,7 @@ def top_logprobs(hidden: torch.Tensor, weight: torch.Tensor, shard: Shard, k: in
 
 class _TokenLogprobs(torch.autograd.Function):
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0917 - autograd's form
         ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, shard: Shard, entropy_grad: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
         logprobs, entropies, normalisers = [], [], []

@@ -90,5 +90,7 @@ def _experts(linears: Any) -> ModuleSpec:
     from megatron.core.transformer.moe.moe_layer import MoELayer, MoESubmodules
     from megatron.core.transformer.spec_utils import ModuleSpec
 
+    from core_rl_megatron._router import Router
+
     experts = ModuleSpec(module=SequentialMLP, submodules=linears)
-    return ModuleSpec(module=MoELayer, submodules=MoESubmodules(experts=experts))
+    return ModuleSpec(module=MoELayer, submodules=MoESubmodules(experts=experts, router=Router))

@@ -36,7 +36,7 @@ class Layout:
         if world_size % (tensor * pipeline):
             sizes = ", ".join(str(tensor * pipeline * k) for k in (1, 2, 3))
             message = (
-                f"train_engine: tensor_parallel {tensor} × pipeline_parallel {pipeline} takes {tensor * pipeline} workers for one "
+                f"train_engine: tensor_parallel {tensor} * pipeline_parallel {pipeline} takes {tensor * pipeline} workers for one "
                 f"copy of the model, and the launcher has {world_size}: take {sizes}, …"
             )
             raise UserError(message)

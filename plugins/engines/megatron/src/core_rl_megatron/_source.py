@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
-
 from core_rl.errors import ModelError
 
 if TYPE_CHECKING:
+    import torch
+
     from core_rl.hf.spec import ModelSpec
     from core_rl.roles.train import Heads
 

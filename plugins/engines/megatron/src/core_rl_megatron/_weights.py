@@ -55,13 +55,16 @@ class Weights:
                 yield rule, self.parts[owner.part].get_parameter(owner.name)
 
     def mark(self) -> None:
-        """Tell megatron which parameters are parts of a whole: the norm of gradients counts the others on one rank alone.
+        """Tell megatron which parameters are parts of a whole, and which are experts'.
 
-        Its layers do so when they fill their weights at random, which they are told not to.
+        The norm of gradients counts what is not a part on one rank alone; its layers say so when they fill their weights at random,
+        which they are told not to. Gradients of experts are summed over the ranks that have the same expert, tensor-parallel ones
+        among them; its layers say so only with expert parallelism.
         """
         from megatron.core.tensor_parallel import set_tensor_model_parallel_attributes
 
         for rule, parameter in self.mine():
+            parameter.allreduce = rule.expert is None  # type: ignore[attr-defined]
             if not hasattr(parameter, "tensor_model_parallel"):
                 is_part = rule.axis is not None or rule.expert is not None
                 set_tensor_model_parallel_attributes(parameter, is_part, rule.axis or 0, 1)
