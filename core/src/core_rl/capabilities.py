@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from core_rl.config.algorithm import AlgorithmConfig
+from core_rl.config.offline import OfflineConfig
 from core_rl.data.records import ROW_KINDS
 from core_rl.errors import CapabilityError
 
@@ -86,6 +87,8 @@ def check_capabilities(run_file: RunFile) -> None:
     from core_rl.plugins.selected import selected
 
     selections = list(selected(run_file))
+    if isinstance(run_file.algorithm.options, OfflineConfig):  # nothing is sampled, so that no weights are sent
+        selections = [(path, one) for path, one in selections if path != "weight_transport"]
     needs = [
         _Need(_titled(path, one), name) for path, one in selections if one.component for name in sorted(one.component.needs)
     ]
