@@ -9,3 +9,11 @@ class TestFsdp(TrainEngineConformance):
     engine = "fsdp"
     options = {"device": "cpu"}  # noqa: RUF012 - it is read only
     world_sizes = (1, 2)
+
+
+class TestUlysses(TrainEngineConformance):
+    """Two ranks share the tokens of every micro-batch."""
+
+    engine = "fsdp"
+    options = {"device": "cpu", "ulysses": 2}  # noqa: RUF012 - it is read only
+    world_sizes = (2,)

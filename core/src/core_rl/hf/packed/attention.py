@@ -18,11 +18,12 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from core_rl.hf.packed.interface import UnsupportedAttentionError, attention_function
 from core_rl.hf.packed.layout import Bucket, Layout
+from core_rl.hf.packed.ulysses import Ulysses
 
 NAME = "core_rl_packed"
 
-_active: list[Layout] = []
-"""The layout in force. Global and not a context variable: recomputation under checkpointing runs in autograd's own threads."""
+_active: list[tuple[Layout, Ulysses | None]] = []
+"""The layout in force, and who shares its tokens. Global and not a context variable: recomputation under checkpointing runs in autograd's own threads."""
 
 
 @contextmanager
@@ -35,9 +36,9 @@ def packed_attention(model: torch.nn.Module) -> Iterator[None]:
             _active.clear()
 
 
-def activate(layout: Layout) -> None:
+def activate(layout: Layout, ulysses: Ulysses | None = None) -> None:
     """Attention reads this layout until the next."""
-    _active[:] = [layout]
+    _active[:] = [(layout, ulysses)]
 
 
 class _Take(torch.autograd.Function):
@@ -70,12 +71,25 @@ def attend(
     sliding_window: int | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """query [1, H, T, D], key and value [1, K, T, D] -> [1, T, H, D]. Dropout is for pretraining and left out."""
+    """query [1, H, T, D], key and value [1, K, T, D] -> [1, T, H, D]. Dropout is for pretraining and left out.
+
+    T is T/U where several ranks share the row.
+    """
     del module
     unknown = [name for name in ("softcap", "s_aux", "position_bias") if options.get(name) is not None]
     if unknown or attention_mask is not None or query.shape[0] != 1:
         raise UnsupportedAttentionError(", ".join(unknown) or "an attention mask")
-    layout = _active[0]
+    layout, ulysses = _active[0]
+    if ulysses is None:
+        return _attend(layout, query, key, value, scaling=scaling, window=sliding_window), None
+    q, k, v = (ulysses.to_heads(x, len(layout.tokens)) for x in (query, key, value))
+    return ulysses.to_slices(_attend(layout, q, k, v, scaling=scaling, window=sliding_window), query.shape[2]), None
+
+
+def _attend(
+    layout: Layout, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scaling: float | None, window: int | None
+) -> torch.Tensor:
+    """Of the whole row, block by block."""
     sizes = layout.block_rows
     q, k, v = (_padded(x, layout).split(sizes) for x in (query, key, value))
     outputs = []
@@ -87,11 +101,11 @@ def attend(
             if block.parents is not None:
                 own = _rows(k[at], block), _rows(v[at], block)
                 keys, values = (torch.cat([_spread(t, block), o], 1) for t, o in zip(trunk, own, strict=True))
-            mask = block.mask(sliding_window, query.dtype)
+            mask = block.mask(window, query.dtype)
             outputs.append(_sdpa(_rows(q[at], block), keys, values, mask, scaling).flatten(0, 1))
             at += 1
     packed: torch.Tensor = _Take.apply(torch.cat(outputs), layout.places, layout.padded, layout.padding)  # type: ignore[no-untyped-call]
-    return packed[None], None
+    return packed[None]
 
 
 class _Spread(torch.autograd.Function):

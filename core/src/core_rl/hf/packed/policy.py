@@ -16,6 +16,7 @@ from core_rl.data.batch import PackedBatch
 from core_rl.hf.packed.attention import activate, packed_attention
 from core_rl.hf.packed.head import Head, token_logprobs, top_logprobs
 from core_rl.hf.packed.layout import Layout, make_layout
+from core_rl.hf.packed.ulysses import Ulysses
 from core_rl.roles.train import PolicyOutputs
 
 Sink = Callable[[torch.Tensor], torch.Tensor | None]
@@ -38,6 +39,8 @@ class Policy:
         self.value_weight: torch.Tensor | None = None
         """[1, E]: of a value head; values are this times the hidden state before each token."""
         self.has_logits = model.get_output_embeddings() is not None
+        self.ulysses: Ulysses | None = None
+        """Who shares the tokens of a packed row with this rank."""
         self.temperature = 1.0
         """Divides the logits, as in sampling: log-probabilities are those of the distribution that completions come from."""
         self._budget = logits_memory_mb * 2**20
@@ -81,12 +84,17 @@ class Policy:
         if not batch.loss_mask.any():
             return Outputs(logprobs=nothing, entropy=nothing, values=None if self.value_weight is None else nothing)
         layout = make_layout(batch, prefix_lengths if self.packed else [0] * batch.num_sequences, self.device)
-        hidden = self.hidden_states(layout)[layout.predictors]
+        rows, targets, where = layout.predictors, layout.targets, layout.scored
+        if self.ulysses is not None:
+            here, rows = self.ulysses.scored(layout)
+            targets, where = targets[here], where[here]
+        hidden = self.hidden_states(layout)[rows]
 
         def spread(scored: torch.Tensor) -> torch.Tensor:
             """[M, …] -> [N, …], 0 elsewhere; log-probabilities as float32."""
             full = torch.zeros(batch.num_tokens, *scored.shape[1:], device=self.device, dtype=scored.dtype)
-            return full.index_put((layout.scored,), scored)
+            full = full.index_put((where,), scored)
+            return full if self.ulysses is None else self.ulysses.total(full)
 
         found: dict[str, torch.Tensor] = {}
         if self.value_weight is not None:
@@ -96,9 +104,9 @@ class Policy:
         if self._scale != 1.0:
             hidden = hidden * self._scale
         head = self.head(sink)
-        ids = layout.targets[:, None]
+        ids = targets[:, None]
         if "gather_ids" in batch:
-            ids = torch.cat([ids, batch["gather_ids"].to(self.device)[layout.scored]], 1)
+            ids = torch.cat([ids, batch["gather_ids"].to(self.device)[where]], 1)
         scored, entropy = token_logprobs(hidden, ids, head, entropy_grad=entropy_grad)
         if "gather_ids" in batch:
             found["gathered"] = spread(scored[:, 1:].float())
@@ -108,10 +116,11 @@ class Policy:
         return Outputs(logprobs=spread(scored[:, 0].float()), entropy=spread(entropy.float()), **found)
 
     def hidden_states(self, layout: Layout) -> torch.Tensor:
-        """[T, E], the last layer's, after its norm."""
+        """[T, E], the last layer's, after its norm; of this rank's slice where others share the row."""
         if self.packed:
-            activate(layout)
-            return self._run(layout.tokens, layout.positions)
+            activate(layout, self.ulysses)
+            own = (layout.tokens, layout.positions) if self.ulysses is None else self.ulysses.own(layout)
+            return self._run(*own)
         starts = (layout.positions == 0).nonzero()[:, 0].tolist()
         ends = [*starts[1:], len(layout.tokens)]
         pieces = [slice(start, end) for start, end in zip(starts, ends, strict=True)]

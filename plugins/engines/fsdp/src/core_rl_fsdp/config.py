@@ -19,6 +19,13 @@ class FsdpConfig(TransformersConfig):
     wrap: tuple[str, ...] = attrs.field(
         default=(), metadata={"help": "classes of layers that are gathered one by one; empty takes the model's decoder layers"}
     )
+    ulysses: int = attrs.field(
+        default=1,
+        validator=attrs.validators.ge(1),
+        metadata={
+            "help": "ranks that share the tokens of a micro-batch, each with a part of the heads in attention: long sequences"
+        },
+    )
     reshard_after_forward: bool = attrs.field(
         default=True, metadata={"help": "free a layer's gathered weights after its forward pass: less memory, one more gather"}
     )

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
 
 from core_rl.errors import ModelError, UserError
 from core_rl.hf.load import load_model
@@ -35,6 +34,7 @@ from core_rl.workers.process_group import join
 from core_rl_fsdp import _checkpoint
 from core_rl_fsdp._export import save_folder
 from core_rl_fsdp._gradients import clip, total_norm
+from core_rl_fsdp._places import Places
 from core_rl_fsdp._shards import build_on_rank_0, local, named_whole, shard
 
 if TYPE_CHECKING:
@@ -64,11 +64,12 @@ class FsdpTrainEngine:
             raise UserError(message)
         member = join(self.options.device)
         self.device, self.rank, self.world_size = member.device, member.ranks.rank, member.world_size
-        self._mesh = init_device_mesh(self.device.type, (self.world_size,), mesh_dim_names=("shard",))
+        self._places = Places.of(self.options, member)
         model = build_on_rank_0(self._build, spec)
-        self._inside = shard(model, spec, self.options, self._mesh, self.device)
+        self._inside = shard(model, spec, self.options, self._places.shards, self.device)
         self._policy = self._compute(lambda: probe(model, logits_memory_mb=self.options.logits_memory_mb))
         self._policy.temperature = self.context.temperature
+        self._policy.ulysses = self._places.ulysses_of(self._policy)
         if self.context.frozen:
             self._inside.requires_grad_(False)
             return
@@ -112,11 +113,11 @@ class FsdpTrainEngine:
         results = room_for(batch, outputs, heads=self.context.heads, top_k=top_k, vocabulary=vocabulary)
         plan = self._plan(batch)
         with torch.no_grad(), self._weights(weights), self._policy.attention(), self._memory():
-            for micro in plan.of_ranks(batch, self.world_size)[self.rank]:
+            for micro in self._places.own(plan, batch):
                 found = self._outputs(batch, plan, micro, top_k=top_k or 0)
                 where = batch.token_indices(micro.sequences)
                 for name, result in results.items():
-                    if micro.counts:
+                    if micro.counts and self._places.speaks:
                         result[where] = getattr(found, FIELDS.get(name, name)).cpu()
         for name, result in results.items():
             results[name] = self._summed(result)
@@ -126,7 +127,7 @@ class FsdpTrainEngine:
         lr = learning_rate(self.options, self.steps, self.context.total_steps)
         weights = aggregation.weights(batch)
         plan = self._plan(batch, getattr(objective, "unit", "sequence"))
-        parts = plan.of_ranks(batch, self.world_size)[self.rank]
+        parts = self._places.own(plan, batch)
         if not parts:  # nothing to learn from: momentum alone must not move the weights
             return StepReport(loss=0.0, grad_norm=0.0, lr=lr, num_tokens=0, num_micro_batches=0)
         totals = Totals()
@@ -138,7 +139,7 @@ class FsdpTrainEngine:
                     self._backward(batch, plan, micro, objective=objective, weights=weights, totals=totals)
         finally:
             self.module.eval()
-        totals.gather()
+        totals.gather(self._places.data_group)
         return self._step(totals, lr, num_tokens=batch.num_tokens, num_micro_batches=len(parts))
 
     def _backward(
@@ -234,7 +235,8 @@ class FsdpTrainEngine:
             "dtype": self.context.model.dtype,
             "packed": self._policy.packed,
             "prefix_sharing": self._shares,
-            "ranks": self.world_size,
+            "data_parallel": self._places.data,
+            "ulysses": self.options.ulysses,
             "optimizer": self.options.optimizer,
         }
 
@@ -263,8 +265,6 @@ class FsdpTrainEngine:
 
     def _summed(self, tensor: torch.Tensor) -> torch.Tensor:
         """Over ranks, of which each has filled its own part."""
-        if self.world_size == 1:
-            return tensor
         there = tensor.to(self.device)
         dist.all_reduce(there)
         return there.cpu()
