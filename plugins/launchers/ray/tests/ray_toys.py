@@ -88,3 +88,16 @@ class Broken:
         if os.environ["RANK"] == "1":
             message = "train_engine.tp: expected a divisor of 2, found 3"
             raise DataError(message)
+
+
+class ToyEngine:
+    """As much of a train engine as one begins and ends with."""
+
+    def __init__(self, options, context):
+        self.name = options
+
+    def setup(self):
+        self.pid = os.getpid()
+
+    def describe(self):
+        return {"name": self.name, "pid": self.pid}

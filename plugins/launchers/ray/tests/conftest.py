@@ -1,0 +1,27 @@
+"""A cluster for the tests of a module."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from core_rl_ray.cluster import join
+from core_rl_ray.config import RayLauncherConfig
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Its files and its token are its own, so that nothing of the user's is read or left behind."""
+    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # sockets have short names
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parent))
+        patch.setenv("RAY_TMPDIR", folder)
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", "of-this-test-alone-0123456789abcdef")
+        joined = join(RayLauncherConfig(object_store_mb=200))
+        yield joined
+        joined.leave()
+    shutil.rmtree(folder, ignore_errors=True)
