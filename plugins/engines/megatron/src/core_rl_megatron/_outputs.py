@@ -11,7 +11,7 @@ import attrs
 import torch
 
 from core_rl.hf.packed.policy import Outputs
-from core_rl_megatron._head import Shard, token_logprobs, top_logprobs
+from core_rl.train.vocabulary import Shard, token_logprobs, top_logprobs
 
 if TYPE_CHECKING:
     from core_rl_megatron._blocks import Block
