@@ -1,0 +1,81 @@
+"""Stages 1 and 2: every rank has all weights, in flat buffers, and a part of the float32 masters and of the optimizer's state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from core_rl.train.config import OptimizerConfig
+from core_rl_deepspeed._shards import Parameter, fresh_state, states_of, step_engine
+
+if TYPE_CHECKING:
+    import torch
+
+_GRADIENTS_KEPT = "fp32_groups_gradients_flat"
+"""Where DeepSpeed's optimizer for bfloat16 at stage 1 adds gradients up."""
+
+
+class FlatShards:
+    """`core_rl_deepspeed._shards.Shards` of stages 1 and 2."""
+
+    def __init__(self, engine: Any, config: OptimizerConfig) -> None:
+        self._engine = engine
+        self._config = config
+
+    def whole(self, params: Sequence[Parameter]) -> AbstractContextManager[Any]:
+        del params
+        return nullcontext()
+
+    def piece(self, param: Parameter) -> torch.Tensor:
+        return param
+
+    def cut(self, param: Parameter, value: torch.Tensor) -> torch.Tensor:
+        return value.to(param.dtype)
+
+    def settle(self) -> None:
+        pass
+
+    def master(self, param: Parameter) -> torch.Tensor:
+        from deepspeed.utils import safe_get_full_fp32_param
+
+        value: torch.Tensor = safe_get_full_fp32_param(param)
+        return value
+
+    def set_master(self, param: Parameter, value: torch.Tensor) -> None:
+        from deepspeed.utils import safe_set_full_fp32_param
+
+        safe_set_full_fp32_param(param, value)
+
+    def state(self, param: Parameter, key: str) -> torch.Tensor:
+        from deepspeed.utils import safe_get_full_optimizer_state
+
+        value: torch.Tensor = safe_get_full_optimizer_state(param, key)
+        return value
+
+    def set_state(self, param: Parameter, key: str, value: torch.Tensor) -> None:
+        from deepspeed.utils import safe_set_full_optimizer_state
+
+        safe_set_full_optimizer_state(param, value, key)
+
+    def begin_state(self, steps: int) -> None:
+        zero = self._engine.optimizer
+        for flat in self._masters():
+            zero.optimizer.state[flat] = fresh_state(self._config, flat, steps)
+        zero._hp_optimizer_states_linked = False  # noqa: SLF001 - else it does not look for the state that is new
+        zero._lazy_init_hp_params_optimizer_state()  # noqa: SLF001 - what a first step does: parameters find their part of it
+
+    def publish(self) -> None:
+        self._engine.optimizer.update_lp_params()
+
+    def step(self, lr: float) -> tuple[float, bool]:
+        return step_engine(self._engine, lr)
+
+    def tensors(self) -> Iterable[torch.Tensor]:
+        zero = self._engine.optimizer
+        kept: list[torch.Tensor] = getattr(zero, _GRADIENTS_KEPT, [])
+        return [*self._masters(), *kept, *states_of(zero.optimizer)]
+
+    def _masters(self) -> list[torch.Tensor]:
+        """One flat part for each of the optimizer's groups."""
+        return [flat for group in self._engine.optimizer.optimizer.param_groups for flat in group["params"]]
