@@ -17,3 +17,11 @@ class TestUlysses(TrainEngineConformance):
     engine = "fsdp"
     options = {"device": "cpu", "ulysses": 2}  # noqa: RUF012 - it is read only
     world_sizes = (2,)
+
+
+class TestTensorParallel(TrainEngineConformance):
+    """Two ranks share every matrix and the vocabulary."""
+
+    engine = "fsdp"
+    options = {"device": "cpu", "tensor_parallel": 2}  # noqa: RUF012 - it is read only
+    world_sizes = (2,)

@@ -18,6 +18,7 @@ from core_rl.hf.packed.head import Head, token_logprobs, top_logprobs
 from core_rl.hf.packed.layout import Layout, make_layout
 from core_rl.hf.packed.ulysses import Ulysses
 from core_rl.roles.train import PolicyOutputs
+from core_rl.train import vocabulary
 
 Sink = Callable[[torch.Tensor], torch.Tensor | None]
 
@@ -41,6 +42,8 @@ class Policy:
         self.has_logits = model.get_output_embeddings() is not None
         self.ulysses: Ulysses | None = None
         """Who shares the tokens of a packed row with this rank."""
+        self.vocabulary_group: Any = None
+        """Who shares the output layer with this rank, each with its rows of the vocabulary (a DTensor's)."""
         self.temperature = 1.0
         """Divides the logits, as in sampling: log-probabilities are those of the distribution that completions come from."""
         self._budget = logits_memory_mb * 2**20
@@ -103,17 +106,47 @@ class Policy:
             return Outputs(logprobs=nothing, entropy=nothing, **found)
         if self._scale != 1.0:
             hidden = hidden * self._scale
-        head = self.head(sink)
         ids = targets[:, None]
         if "gather_ids" in batch:
             ids = torch.cat([ids, batch["gather_ids"].to(self.device)[where]], 1)
-        scored, entropy = token_logprobs(hidden, ids, head, entropy_grad=entropy_grad)
+        scored, entropy, likeliest = self._scores(hidden, ids, entropy_grad=entropy_grad, sink=sink, top_k=top_k)
         if "gather_ids" in batch:
             found["gathered"] = spread(scored[:, 1:].float())
-        if top_k:
-            likeliest, logprobs = top_logprobs(hidden.detach(), head, min(top_k, len(head.weight)))
-            found |= {"topk_ids": spread(likeliest), "topk_logprobs": spread(logprobs.float())}
+        if likeliest is not None:
+            found |= {"topk_ids": spread(likeliest[0]), "topk_logprobs": spread(likeliest[1].float())}
         return Outputs(logprobs=spread(scored[:, 0].float()), entropy=spread(entropy.float()), **found)
+
+    def _scores(
+        self, hidden: torch.Tensor, ids: torch.Tensor, *, entropy_grad: bool, sink: Sink | None, top_k: int
+    ) -> tuple[torch.Tensor, torch.Tensor, tuple[torch.Tensor, torch.Tensor] | None]:
+        """Log-probabilities [M, 1 + K], entropies [M], and the likeliest ids with theirs."""
+        best = None
+        if self.vocabulary_group is not None:
+            weight, part = self._vocabulary_part()
+            scored, entropy = vocabulary.token_logprobs(hidden, weight, ids, part, entropy_grad=entropy_grad)
+            if top_k:
+                k = min(top_k, self.model.get_output_embeddings().weight.shape[0])
+                best = vocabulary.top_logprobs(hidden.detach(), weight.detach(), part, k)
+            return scored, entropy, best
+        head = self.head(sink)
+        scored, entropy = token_logprobs(hidden, ids, head, entropy_grad=entropy_grad)
+        if top_k:
+            best = top_logprobs(hidden.detach(), head, min(top_k, len(head.weight)))
+        return scored, entropy, best
+
+    def _vocabulary_part(self) -> tuple[torch.Tensor, vocabulary.Shard]:
+        """This rank's rows of the output layer, of which every rank before it has as many as fit in equal parts."""
+        table = self.model.get_output_embeddings().weight
+        rows = -(-table.shape[0] // self.vocabulary_group.size())
+        own = table.to_local()
+        part = vocabulary.Shard(
+            group=self.vocabulary_group,
+            start=min(rows * self.vocabulary_group.rank(), table.shape[0]),
+            size=len(own),
+            temperature=self.temperature,
+            rows=max(1, self._budget // (4 * rows)),
+        )
+        return own, part
 
     def hidden_states(self, layout: Layout) -> torch.Tensor:
         """[T, E], the last layer's, after its norm; of this rank's slice where others share the row."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Places:
-    """This rank's place. `mesh` is [data, ulysses]; weights are in shards over both."""
+    """This rank's place. `mesh` is [data, ulysses, tensor]; weights are in shards over the first two, matrices are cut over the third."""
 
     mesh: DeviceMesh
     shards: DeviceMesh
@@ -28,15 +28,17 @@ class Places:
     @classmethod
     def of(cls, options: FsdpConfig, member: Membership) -> Places:
         """Raises `UserError` for a number of ranks that does not divide."""
-        world, inner = member.world_size, options.ulysses
+        world, inner = member.world_size, options.ulysses * options.tensor_parallel
         if world % inner:
             message = (
-                f"train_engine.ulysses: {inner} does not divide the launcher's {world} workers; "
-                f"take {', '.join(str(k * inner) for k in (1, 2, 4))}, … workers"
+                f"train_engine: ulysses {options.ulysses} x tensor_parallel {options.tensor_parallel} does not divide the launcher's "
+                f"{world} workers; take {', '.join(str(k * inner) for k in (1, 2, 4))}, … workers"
             )
             raise UserError(message)
-        mesh = init_device_mesh(member.device.type, (world // inner, inner), mesh_dim_names=("data", "ulysses"))
-        return cls(mesh=mesh, shards=mesh._flatten("shards"))  # noqa: SLF001 - what torch documents for this
+        shape = (world // inner, options.ulysses, options.tensor_parallel)
+        mesh = init_device_mesh(member.device.type, shape, mesh_dim_names=("data", "ulysses", "tensor"))
+        shards = mesh["data", "ulysses"]._flatten("shards")  # noqa: SLF001 - what torch documents for this
+        return cls(mesh=mesh, shards=shards)
 
     @property
     def data(self) -> int:
@@ -51,7 +53,12 @@ class Places:
     @property
     def speaks(self) -> bool:
         """Whether this rank is the first of those that have the same part."""
-        return self.mesh["ulysses"].get_local_rank() == 0
+        return self.mesh["ulysses"].get_local_rank() == 0 and self.tensor.get_local_rank() == 0
+
+    @property
+    def tensor(self) -> DeviceMesh:
+        """Those that share every matrix."""
+        return self.mesh["tensor"]
 
     def own(self, plan: Plan, batch: PackedBatch) -> list[MicroBatch]:
         return plan.of_ranks(batch, self.data)[self.mesh["data"].get_local_rank()]

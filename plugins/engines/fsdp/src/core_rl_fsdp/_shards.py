@@ -31,9 +31,18 @@ def build_on_rank_0(build: Build, spec: ModelSpec) -> Any:
         return build(attrs.evolve(spec, init="random"))
 
 
-def shard(model: Any, spec: ModelSpec, options: FsdpConfig, mesh: DeviceMesh, device: torch.device) -> Inside:
-    """Every wrapped layer and what is left of the model in shards over the mesh; rank 0's weights are everyone's afterwards."""
-    whole = _tensors_of_rank_0(model)
+def shard(
+    model: Any,
+    whole: dict[str, torch.Tensor],
+    *,
+    spec: ModelSpec,
+    options: FsdpConfig,
+    mesh: DeviceMesh,
+    device: torch.device,
+) -> Inside:
+    """Every wrapped layer and what is left of the model in shards over the mesh; `whole` is what rank 0 has of its weights, before
+    anything was cut, and everyone's afterwards.
+    """
     inside = Inside(model)
     policy: dict[str, Any] = {
         "mesh": mesh,
@@ -66,7 +75,7 @@ def _layers(model: Any, names: Sequence[str]) -> list[torch.nn.Module]:
     return found
 
 
-def _tensors_of_rank_0(model: Any) -> dict[str, torch.Tensor]:
+def tensors_of_rank_0(model: Any) -> dict[str, torch.Tensor]:
     """Parameters and buffers by name, also those that are not saved; empty elsewhere."""
     if dist.get_rank() != 0:
         return {}
@@ -87,10 +96,15 @@ def _spread(inside: Inside, whole: dict[str, torch.Tensor], device: torch.device
 
 
 def local_part(full: torch.Tensor, like: DTensor) -> torch.Tensor:
-    """This rank's part of a tensor that every rank has."""
-    from torch.distributed.tensor import distribute_tensor
-
-    return distribute_tensor(full, like.device_mesh, like.placements, src_data_rank=None).to_local()
+    """This rank's part of a tensor that every rank has: cut by the innermost dimension of the mesh first, as FSDP cuts what is cut already."""
+    mesh, part = like.device_mesh, full
+    for index in reversed(range(mesh.ndim)):
+        placement: Any = like.placements[index]
+        if not placement.is_replicate():
+            parts = part.chunk(mesh.size(index), placement.dim)
+            rank = mesh.get_local_rank(index)
+            part = parts[rank] if rank < len(parts) else part.narrow(placement.dim, 0, 0)
+    return part
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:

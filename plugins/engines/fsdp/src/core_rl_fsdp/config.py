@@ -19,6 +19,11 @@ class FsdpConfig(TransformersConfig):
     wrap: tuple[str, ...] = attrs.field(
         default=(), metadata={"help": "classes of layers that are gathered one by one; empty takes the model's decoder layers"}
     )
+    tensor_parallel: int = attrs.field(
+        default=1,
+        validator=attrs.validators.ge(1),
+        metadata={"help": "ranks that share every matrix, by the model's own plan in transformers"},
+    )
     ulysses: int = attrs.field(
         default=1,
         validator=attrs.validators.ge(1),

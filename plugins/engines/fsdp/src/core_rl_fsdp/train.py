@@ -31,11 +31,11 @@ from core_rl.train.results import FIELDS, room_for
 from core_rl.train.schedule import learning_rate
 from core_rl.train.totals import Totals
 from core_rl.workers.process_group import join
-from core_rl_fsdp import _checkpoint
+from core_rl_fsdp import _checkpoint, _tensor_parallel
 from core_rl_fsdp._export import save_folder
 from core_rl_fsdp._gradients import clip, total_norm
 from core_rl_fsdp._places import Places
-from core_rl_fsdp._shards import build_on_rank_0, local, named_whole, shard
+from core_rl_fsdp._shards import build_on_rank_0, local, named_whole, shard, tensors_of_rank_0
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
@@ -66,18 +66,32 @@ class FsdpTrainEngine:
         self.device, self.rank, self.world_size = member.device, member.ranks.rank, member.world_size
         self._places = Places.of(self.options, member)
         model = build_on_rank_0(self._build, spec)
-        self._inside = shard(model, spec, self.options, self._places.shards, self.device)
-        self._policy = self._compute(lambda: probe(model, logits_memory_mb=self.options.logits_memory_mb))
+        whole = tensors_of_rank_0(model)
+        if self.options.tensor_parallel > 1:
+            _tensor_parallel.check(model, self.options.tensor_parallel)
+            _tensor_parallel.cut(model, self._places.tensor)
+        self._inside = shard(model, whole, spec=spec, options=self.options, mesh=self._places.shards, device=self.device)
+        self._policy = self._make_policy(model)
         self._policy.temperature = self.context.temperature
         self._policy.ulysses = self._places.ulysses_of(self._policy)
         if self.context.frozen:
             self._inside.requires_grad_(False)
             return
         self._params = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        self._partial = _tensor_parallel.partial_weights(model) if self.options.tensor_parallel > 1 else []
         self._optimizer = build_optimizer(self.options, list(self._params.values()))
         if self.context.reference:
             self.reset_reference()
             self._reference_moved = False
+
+    def _make_policy(self, model: Any) -> Policy:
+        budget = self.options.logits_memory_mb
+        if self.options.tensor_parallel == 1:
+            found: Policy = self._compute(lambda: probe(model, logits_memory_mb=budget))
+            return found
+        policy = Policy(model, logits_memory_mb=budget)  # a model with a plan is one of attention that packs
+        policy.vocabulary_group = self._places.tensor.get_group()
+        return policy
 
     def _build(self, spec: ModelSpec) -> Any:
         """The model as it will be sharded: with adapters and heads, its weights float32."""
@@ -109,7 +123,7 @@ class FsdpTrainEngine:
         top_k: int | None = None,
     ) -> dict[str, torch.Tensor]:
         output = self.module.get_output_embeddings()
-        vocabulary = 0 if output is None else output.weight.shape[0]
+        vocabulary = 0 if output is None else output.weight.shape[0]  # the whole one, also of a table in parts
         results = room_for(batch, outputs, heads=self.context.heads, top_k=top_k, vocabulary=vocabulary)
         plan = self._plan(batch)
         with torch.no_grad(), self._weights(weights), self._policy.attention(), self._memory():
@@ -162,9 +176,11 @@ class FsdpTrainEngine:
             value = sum(
                 (tensor.sum() * 0.0 for tensor in as_tensors(outputs).values() if tensor.requires_grad), torch.zeros(())
             )
-        (value * self.world_size).backward()  # FSDP averages, and the denominators are global already
+        (value * self._places.shards.size()).backward()  # FSDP averages, and the denominators are global already
 
     def _step(self, totals: Totals, lr: float, *, num_tokens: int, num_micro_batches: int) -> StepReport:
+        if self.options.tensor_parallel > 1:
+            _tensor_parallel.add_up(self._partial, self._places.tensor.get_group())
         grads = [p.grad for p in self._params.values() if p.grad is not None]
         norm = total_norm(grads)
         loss, grad_norm = float(totals.loss), float(norm)
@@ -237,6 +253,7 @@ class FsdpTrainEngine:
             "prefix_sharing": self._shares,
             "data_parallel": self._places.data,
             "ulysses": self.options.ulysses,
+            "tensor_parallel": self.options.tensor_parallel,
             "optimizer": self.options.optimizer,
         }
 
