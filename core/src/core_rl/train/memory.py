@@ -26,8 +26,8 @@ def keep_freed_memory() -> None:
 
 
 @contextmanager
-def explain_out_of_memory(*, tokens: int) -> Iterator[None]:
-    """Turns torch's error into one that says what to lower."""
+def explain_out_of_memory(*, tokens: int, or_else: str = "set train_engine.gradient_checkpointing") -> Iterator[None]:
+    """Turns torch's error into one that says what to lower; `or_else` is what an engine has beside its budgets."""
     try:
         yield
     except RuntimeError as error:
@@ -36,6 +36,6 @@ def explain_out_of_memory(*, tokens: int) -> Iterator[None]:
             raise
         message = (
             f"out of memory with micro-batches of up to {tokens} tokens: lower train_engine.max_tokens_per_micro_batch or "
-            "train_engine.logits_memory_mb, or set train_engine.gradient_checkpointing"
+            f"train_engine.logits_memory_mb, or {or_else}"
         )
         raise RunError(message) from error

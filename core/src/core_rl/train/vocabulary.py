@@ -61,7 +61,7 @@ def token_logprobs(
     hidden: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, shard: Shard, *, entropy_grad: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """hidden [M, E], ids [M, K] -> log-probabilities [M, K] and entropy [M], the same on every rank of the group."""
-    found: tuple[torch.Tensor, torch.Tensor] = _TokenLogprobs.apply(hidden, weight, ids, shard, entropy_grad)
+    found: tuple[torch.Tensor, torch.Tensor] = _TokenLogprobs.apply(hidden, weight, ids, shard, entropy_grad)  # type: ignore[no-untyped-call]
     return found
 
 

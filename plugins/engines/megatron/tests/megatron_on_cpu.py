@@ -10,9 +10,7 @@ import functools
 
 import torch
 
-FACTORIES = (
-    "arange as_tensor empty empty_like full full_like linspace ones ones_like rand randint randn tensor zeros zeros_like"
-).split()
+FACTORIES = ["arange", "as_tensor", "empty", "empty_like", "full", "full_like", "linspace", "ones", "ones_like", "rand", "randint", "randn", "tensor", "zeros", "zeros_like"]
 
 
 class Inert:

@@ -4,9 +4,10 @@
     reference/   the reference policy, once it is no longer the initial one
     state.pt     steps and random numbers
 
-Three things of megatron-core 0.16 to 0.19 are mended here. Its writer forks processes, which a worker may not have (and which CUDA
-and threads forbid): torch's own writer takes its place. With torch's AdamW its distributed optimizer stumbles over `step`, which it
-does not store for each weight (KeyError), and after loading gives ONE tensor of steps to all weights, which then counts each of them.
+Some things of megatron-core 0.16 are mended here. Its writer forks processes, which a worker may not have (and which CUDA and threads
+forbid): torch's own writer takes its place. With torch's AdamW, its distributed optimizer cannot be asked for its state before the
+first step, stumbles over `step`, which it does not store for each weight (KeyError), and after loading gives ONE tensor of steps to
+all weights, which then counts each of them.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ _METADATA = {
 }
 
 
-class _Writer(strategies.TorchDistSaveShardedStrategy):  # type: ignore[misc] - megatron carries no types
+class _Writer(strategies.TorchDistSaveShardedStrategy):  # type: ignore[misc] # megatron carries no types
     """Megatron's format, written in this process."""
 
     def save(self, sharded_state_dict: Any, checkpoint_dir: str) -> None:
-        from torch.distributed import checkpoint
+        from torch.distributed.checkpoint import filesystem, state_dict_saver
 
         renamed, _, _ = strategies._replace_state_dict_keys_with_sharded_keys(sharded_state_dict, True)  # noqa: SLF001
-        checkpoint.save(
+        state_dict_saver.save(
             strategies.mcore_to_pyt_state_dict(renamed, is_loading=False),
-            storage_writer=checkpoint.FileSystemWriter(checkpoint_dir),
+            storage_writer=filesystem.FileSystemWriter(checkpoint_dir),
             planner=strategies.MCoreSavePlanner(dedup_replicated_tensors=False, flatten_state_dict=False),
         )
 
@@ -56,6 +57,8 @@ def save(path: Path, parts: Mapping[str, PolicyModel], optimizer: Optimizer | No
     dist.barrier()
     state = _model_state(parts)
     if optimizer is not None:
+        for member in optimizer.members():
+            _begin(member)
         state["optimizer"] = optimizer.megatron.sharded_state_dict(state, metadata=_metadata())
     dist_checkpointing.save(state, str(path), sharded_strategy=_Writer("torch_dist", 1))
 
@@ -65,6 +68,7 @@ def load(path: Path, parts: Mapping[str, PolicyModel], optimizer: Optimizer | No
     state = _model_state(parts)
     if optimizer is not None:
         for member in optimizer.members():
+            _begin(member)
             _keep_step(member)
         state["optimizer"] = optimizer.megatron.sharded_state_dict(state, is_loading=True, metadata=_metadata())
     try:
@@ -91,6 +95,17 @@ def _model_state(parts: Mapping[str, PolicyModel]) -> dict[str, Any]:
     return {name: part.sharded_state_dict(metadata=_metadata()) for name, part in parts.items()}
 
 
+def _begin(member: Any) -> None:
+    """The state of an optimizer that has not stepped yet."""
+    inner = member.optimizer
+    if inner.state:
+        return
+    member.init_state_fn(inner, member.config)
+    for state in inner.state.values():
+        if isinstance(inner, torch.optim.AdamW):
+            state["step"] = torch.zeros(())
+
+
 def _keep_step(member: Any) -> None:
     """The optimizer's own `step` where a checkpoint has none for each weight; the right one is set with its groups."""
     if not isinstance(member, DistributedOptimizer):
@@ -109,5 +124,5 @@ def _keep_step(member: Any) -> None:
 
 def _own_steps(member: Any) -> None:
     for state in member.optimizer.state.values():
-        if torch.is_tensor(state.get("step")):
-            state["step"] = state["step"].clone()
+        if isinstance(member.optimizer, torch.optim.AdamW):
+            state["step"] = state.get("step", torch.zeros(())).clone()

@@ -58,7 +58,7 @@ def rules(config: Any, heads: Heads, *, separate_output: bool) -> list[Rule]:
     for layer in range(config.num_hidden_layers):
         found += _layer(config, layer)
     found.append(Rule(hf=("model.norm.weight",), local="decoder.final_layernorm.weight", place="last"))
-    output = {"local": "output_layer.weight", "axis": 0, "place": "last", "pads": True}
+    output: dict[str, Any] = {"local": "output_layer.weight", "axis": 0, "place": "last", "pads": True}
     if heads != "policy":  # beside an output layer it is the engine's own, and not exported
         beside = heads == "both"
         name = f"{VALUE_HEAD if beside else 'score'}.weight"

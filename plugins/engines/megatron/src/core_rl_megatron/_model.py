@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from core_rl.roles.train import Heads
 
 
-class PolicyModel(GPTModel):  # type: ignore[misc] - megatron carries no types
+class PolicyModel(GPTModel):  # type: ignore[misc] # megatron carries no types
     """One part of the model: `forward` gives hidden states [s, b, E], of the tokens of this rank with sequence parallelism."""
 
     def __init__(self, hf: Any, config: TransformerConfig, heads: Heads, *, part: int | None) -> None:
@@ -42,10 +42,9 @@ class PolicyModel(GPTModel):  # type: ignore[misc] - megatron carries no types
         self.rotary_pos_emb.inv_freq = _frequencies(hf)
         self.has_logits = last and heads != "value"
         if last and heads == "value":
-            self.output_layer = None
-        self.value_head = None
-        if last and heads != "policy":
-            self.value_head = torch.nn.Linear(hf.hidden_size, 1, bias=False, dtype=config.params_dtype)
+            self.output_layer: Any = None
+        has_values = last and heads != "policy"
+        self.value_head = torch.nn.Linear(hf.hidden_size, 1, bias=False, dtype=config.params_dtype) if has_values else None
 
     def _postprocess(self, hidden_states: torch.Tensor, **options: Any) -> torch.Tensor:
         del options
@@ -67,7 +66,8 @@ class PolicyModel(GPTModel):  # type: ignore[misc] - megatron carries no types
 
     def sharded_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Megatron's looks for the output layer on the last stage, which a model of values has not."""
-        last, self.post_process = self.post_process, self.post_process and self.output_layer is not None
+        last: bool = self.post_process  # type: ignore[has-type]
+        self.post_process = last and self.output_layer is not None
         try:
             return super().sharded_state_dict(*args, **kwargs)
         finally:
@@ -96,7 +96,8 @@ def _frequencies(hf: Any) -> torch.Tensor:
     if kind == "default":
         size = getattr(hf, "head_dim", None) or hf.hidden_size // hf.num_attention_heads
         exponents = torch.arange(0, size, 2, dtype=torch.int64).float() / size
-        return 1.0 / (hf.rope_parameters["rope_theta"] ** exponents)
+        plain: torch.Tensor = 1.0 / (hf.rope_parameters["rope_theta"] ** exponents)
+        return plain
     if kind not in ROPE_INIT_FUNCTIONS or kind == "dynamic":
         message = f"model: the megatron engine has no position embedding of type {kind!r}"
         raise ModelError(message)

@@ -18,9 +18,24 @@ if TYPE_CHECKING:
 def wrap(parts: Sequence[torch.nn.Module], config: TransformerConfig, options: MegatronConfig) -> list[DistributedDataParallel]:
     """Gradients in float32 buffers, summed over ranks once all micro-batches are done."""
     buffers = DistributedDataParallelConfig(
-        grad_reduce_in_fp32=True, use_distributed_optimizer=options.distributed_optimizer, average_in_collective=False
+        grad_reduce_in_fp32=True, use_distributed_optimizer=options.shares_optimizer, average_in_collective=False
     )
-    return [DistributedDataParallel(config, buffers, part) for part in parts]
+    modules = [DistributedDataParallel(config, buffers, part) for part in parts]
+    for module in modules:
+        for buffer in (*module.buffers, *module.expert_parallel_buffers):
+            _count_padding(buffer)
+    return modules
+
+
+def _count_padding(buffer: Any) -> None:
+    """Padding between the buckets of a buffer is part of it.
+
+    A checkpoint leaves it out and then looks for weights where they are with it: those behind a bucket that is padded (a tied
+    embedding has one of its own) are saved shifted, without an error. Nobody looks behind the last bucket.
+    """
+    for bucket in buffer.buckets[:-1]:
+        bucket.numel_unpadded = bucket.grad_data.numel()
+    buffer.numel_unpadded = sum(bucket.numel_unpadded for bucket in buffer.buckets)
 
 
 class Optimizer:
@@ -41,7 +56,7 @@ class Optimizer:
             clip_grad=0.0,  # `step` clips
             bf16=dtype == torch.bfloat16,
             params_dtype=dtype,
-            use_distributed_optimizer=options.distributed_optimizer,
+            use_distributed_optimizer=options.shares_optimizer,
         )
         self.megatron = get_megatron_optimizer(config, list(modules))
         for part in self.members():

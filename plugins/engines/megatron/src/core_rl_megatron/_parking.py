@@ -40,4 +40,4 @@ def _storages(tensors: Iterable[torch.Tensor]) -> list[torch.UntypedStorage]:
 
 def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
     """[bytes] uint8, on the same memory."""
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)  # type: ignore[call-overload,no-any-return]
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)

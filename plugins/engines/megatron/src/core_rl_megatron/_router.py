@@ -6,7 +6,7 @@ import torch
 from megatron.core.transformer.moe.router import TopKRouter
 
 
-class Router(TopKRouter):  # type: ignore[misc] - megatron carries no types
+class Router(TopKRouter):  # type: ignore[misc] # megatron carries no types
     """Softmax over experts in float32, as in transformers."""
 
     def gating(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - megatron's name

@@ -39,7 +39,7 @@ class Folder:
         self.path = path
         index = path / _INDEX
         files = sorted(set(json.loads(index.read_text())["weight_map"].values())) if index.is_file() else [_SINGLE]
-        opened = [safe_open(path / file, "pt") for file in files]
+        opened: list[Any] = [safe_open(path / file, "pt") for file in files]
         self._files = {name: file for file in opened for name in file.keys()}  # noqa: SIM118 - not a mapping
 
     def __contains__(self, name: str) -> bool:

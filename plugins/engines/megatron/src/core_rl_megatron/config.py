@@ -36,8 +36,9 @@ class MegatronConfig(OptimizerConfig):
     expert_parallel: int = attrs.field(
         default=1, validator=_at_least_one, metadata={"help": "ranks that share the experts of a mixture, each with whole ones"}
     )
-    distributed_optimizer: bool = attrs.field(
-        default=True, metadata={"help": "data-parallel ranks share the optimizer's state and the master weights (adamw)"}
+    distributed_optimizer: bool | None = attrs.field(
+        default=None,
+        metadata={"help": "data-parallel ranks share the optimizer's state and the master weights; null: with adamw, which can"},
     )
     recompute: Literal["none", "selective", "full"] = attrs.field(
         default="none",
@@ -56,3 +57,7 @@ class MegatronConfig(OptimizerConfig):
     device: Literal["auto", "cuda", "cpu"] = attrs.field(
         default="auto", metadata={"help": "megatron-core computes on GPUs; cpu is for tests"}
     )
+
+    @property
+    def shares_optimizer(self) -> bool:
+        return self.optimizer == "adamw" if self.distributed_optimizer is None else self.distributed_optimizer

@@ -185,7 +185,7 @@ class MegatronTrainEngine:
         holding = self._holding
         blocks = [Block.of(batch, part, holding.device, multiple=holding.width_multiple) for part in parts]
         if blocks:
-            with explain_out_of_memory(tokens=self.options.max_tokens_per_micro_batch):
+            with explain_out_of_memory(tokens=self.options.max_tokens_per_micro_batch, or_else="set train_engine.recompute"):
                 run(self._modules, blocks, finish, backward=backward)
 
     def _plan(self, batch: PackedBatch, unit: Unit = "sequence") -> list[list[MicroBatch]]:
@@ -295,7 +295,7 @@ class MegatronTrainEngine:
             "dtype": self.context.model.dtype,
             "layout": holding.layout.words(),
             "sequence_parallel": options.sequence_parallel,
-            "distributed_optimizer": options.distributed_optimizer,
+            "distributed_optimizer": options.shares_optimizer,
             "recompute": options.recompute,
             "optimizer": options.optimizer,
         }
