@@ -100,16 +100,20 @@ class Suite:
         reason = why_not(check, self.subject, case)
         if reason:
             return Outcome(case=case, status="skipped", reason=reason)
-        for name in check.after:
-            first = self.outcome(self._where(name, case))
-            if first.status in ("failed", "blocked") and not expected_failure(self.subject, first.case):
-                root = first.reason if first.status == "blocked" else name
+        for needed in self._rests_on(check, case):
+            first = self.outcome(needed)
+            if first.status in ("failed", "blocked") and not expected_failure(self.subject, needed):
+                root = first.reason if first.status == "blocked" else needed.check
                 return Outcome(case=case, status="blocked", reason=root)
         return self._run(check, case)
 
-    def _where(self, name: str, case: Case) -> Case:
-        model = case.model if CHECKS[name].every_model else next(iter(self.subject.models))
-        return attrs.evolve(case, check=name, model=model)
+    def _rests_on(self, check: Check, case: Case) -> Iterator[Case]:
+        """On the same model and number of ranks; on all numbers of ranks where the check goes from one to another."""
+        sizes = self.subject.world_sizes if check.ranks == "others" else (case.world_size,)
+        for name in check.after:
+            model = case.model if CHECKS[name].every_model else next(iter(self.subject.models))
+            for world_size in sizes:
+                yield Case(check=name, model=model, world_size=world_size)
 
     def _run(self, check: Check, case: Case) -> Outcome:
         trial = Trial(self.subject, self._bench, case.model, case.world_size, self._results)
