@@ -7,6 +7,7 @@ import pytest
 from core_rl.testing.train_engines import TrainEngineConformance
 
 
+@pytest.mark.slow
 class TestStage3(TrainEngineConformance):
     engine = "deepspeed"
     options = {"device": "cpu", "zero_stage": 3}  # noqa: RUF012 - it is read only

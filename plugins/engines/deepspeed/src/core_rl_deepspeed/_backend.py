@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import warnings
@@ -11,6 +12,11 @@ from core_rl.errors import PluginError, UserError
 
 if TYPE_CHECKING:
     import torch
+
+
+def backend() -> Any:
+    """The module, where `require_deepspeed` has been before."""
+    return importlib.import_module("deepspeed")
 
 
 def require_deepspeed(device: torch.device) -> Any:
@@ -25,7 +31,7 @@ def require_deepspeed(device: torch.device) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of optional parts that are absent or old
         try:
-            import deepspeed
+            deepspeed = backend()
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "deepspeed":
                 raise

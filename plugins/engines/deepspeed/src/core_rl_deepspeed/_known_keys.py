@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from core_rl.errors import UserError
 from core_rl.suggest import did_you_mean
+from core_rl_deepspeed._backend import backend
 
 _PLACE = "train_engine.config"
 _MODEL_ALONE = "zero_optimization"
@@ -45,9 +46,9 @@ class _Noting(dict[str, Any]):
 
 def check_keys(config: Mapping[str, Any]) -> None:
     """Raises `UserError` for a key that DeepSpeed does not know, or a value that it does not take."""
-    import deepspeed
     import pydantic
 
+    deepspeed = backend()
     sections = {name: _Noting(value) for name, value in config.items() if isinstance(value, Mapping) and name != _MODEL_ALONE}
     noting = _Noting({**config, **sections})
     try:
@@ -69,8 +70,7 @@ def check_keys(config: Mapping[str, Any]) -> None:
 
 def _explained(error: Any, config: Mapping[str, Any]) -> str:
     """The first of pydantic's complaints, with the section that it is about."""
-    import deepspeed
-
+    version = backend().__version__
     first = error.errors()[0]
     steps = [str(step) for step in first["loc"]]
     sections = (name for name, value in config.items() if isinstance(value, Mapping) and _holds(value, steps))
@@ -78,7 +78,7 @@ def _explained(error: Any, config: Mapping[str, Any]) -> str:
     if first["type"] != "extra_forbidden":
         return f"{_PLACE}: {path}: {first['msg'][0].lower()}{first['msg'][1:]}; found {first['input']!r}"
     known = _fields(error.title, steps[:-1])
-    return f"{_PLACE}: deepspeed {deepspeed.__version__} knows no {path}{did_you_mean(steps[-1], known)}"
+    return f"{_PLACE}: deepspeed {version} knows no {path}{did_you_mean(steps[-1], known)}"
 
 
 def _holds(section: Mapping[str, Any], steps: list[str]) -> bool:
@@ -103,7 +103,7 @@ def _fields(title: str, steps: list[str]) -> list[str]:
     return sorted(getattr(model, "model_fields", {}))
 
 
-def _subclasses(model: type) -> Iterator[type]:
+def _subclasses(model: Any) -> Iterator[Any]:
     for each in model.__subclasses__():
         yield each
         yield from _subclasses(each)

@@ -5,7 +5,7 @@ Every method that gives or takes a whole tensor is called on all ranks for the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -93,5 +93,4 @@ def step_engine(engine: Any, lr: float) -> tuple[float, bool]:
 
 
 def states_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    values: list[Mapping[str, torch.Tensor]] = list(optimizer.state.values())
-    return [value for each in values for value in each.values() if isinstance(value, torch.Tensor)]
+    return [value for each in optimizer.state.values() for value in each.values() if isinstance(value, torch.Tensor)]

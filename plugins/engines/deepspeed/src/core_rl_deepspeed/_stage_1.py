@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from core_rl.train.config import OptimizerConfig
+from core_rl_deepspeed._backend import backend
 from core_rl_deepspeed._shards import Parameter, fresh_state, states_of, step_engine
 
 if TYPE_CHECKING:
@@ -37,33 +38,27 @@ class FlatShards:
         pass
 
     def master(self, param: Parameter) -> torch.Tensor:
-        from deepspeed.utils import safe_get_full_fp32_param
-
-        value: torch.Tensor = safe_get_full_fp32_param(param)
+        value: torch.Tensor = backend().utils.safe_get_full_fp32_param(param)
         return value
 
     def set_master(self, param: Parameter, value: torch.Tensor) -> None:
-        from deepspeed.utils import safe_set_full_fp32_param
-
-        safe_set_full_fp32_param(param, value)
+        backend().utils.safe_set_full_fp32_param(param, value)
 
     def state(self, param: Parameter, key: str) -> torch.Tensor:
-        from deepspeed.utils import safe_get_full_optimizer_state
-
-        value: torch.Tensor = safe_get_full_optimizer_state(param, key)
+        mapping = param._hp_mapping  # type: ignore[attr-defined]  # noqa: SLF001 - None: no part of it is on this rank
+        if mapping is not None and key not in mapping.optim_fragment:
+            self._link_states()  # DeepSpeed does it after the step of its first group, when the others have no state yet
+        value: torch.Tensor = backend().utils.safe_get_full_optimizer_state(param, key)
         return value
 
     def set_state(self, param: Parameter, key: str, value: torch.Tensor) -> None:
-        from deepspeed.utils import safe_set_full_optimizer_state
-
-        safe_set_full_optimizer_state(param, value, key)
+        backend().utils.safe_set_full_optimizer_state(param, value, key)
 
     def begin_state(self, steps: int) -> None:
         zero = self._engine.optimizer
         for flat in self._masters():
             zero.optimizer.state[flat] = fresh_state(self._config, flat, steps)
-        zero._hp_optimizer_states_linked = False  # noqa: SLF001 - else it does not look for the state that is new
-        zero._lazy_init_hp_params_optimizer_state()  # noqa: SLF001 - what a first step does: parameters find their part of it
+        self._link_states()
 
     def publish(self) -> None:
         self._engine.optimizer.update_lp_params()
@@ -75,6 +70,12 @@ class FlatShards:
         zero = self._engine.optimizer
         kept: list[torch.Tensor] = getattr(zero, _GRADIENTS_KEPT, [])
         return [*self._masters(), *kept, *states_of(zero.optimizer)]
+
+    def _link_states(self) -> None:
+        """Parameters find their part of the optimizer's state."""
+        zero = self._engine.optimizer
+        zero._hp_optimizer_states_linked = False  # noqa: SLF001 - else it does not look again
+        zero._lazy_init_hp_params_optimizer_state()  # noqa: SLF001
 
     def _masters(self) -> list[torch.Tensor]:
         """One flat part for each of the optimizer's groups."""

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from core_rl.train.config import OptimizerConfig
+from core_rl_deepspeed._backend import backend
 from core_rl_deepspeed._shards import Parameter, fresh_state, states_of, step_engine
 
 
@@ -21,9 +22,7 @@ class Partitions:
         self._config = config
 
     def whole(self, params: Sequence[Parameter]) -> AbstractContextManager[Any]:
-        import deepspeed
-
-        context: AbstractContextManager[Any] = deepspeed.zero.GatheredParameters(list(params))
+        context: AbstractContextManager[Any] = backend().zero.GatheredParameters(list(params))
         return context
 
     def piece(self, param: Parameter) -> torch.Tensor:
@@ -38,26 +37,18 @@ class Partitions:
         self._engine.empty_partition_cache()
 
     def master(self, param: Parameter) -> torch.Tensor:
-        from deepspeed.utils import safe_get_full_fp32_param
-
-        value: torch.Tensor = safe_get_full_fp32_param(param)
+        value: torch.Tensor = backend().utils.safe_get_full_fp32_param(param)
         return value
 
     def set_master(self, param: Parameter, value: torch.Tensor) -> None:
-        from deepspeed.utils import safe_set_local_fp32_param
-
-        safe_set_local_fp32_param(param, _part(value.float(), self.piece(param).numel()))
+        backend().utils.safe_set_local_fp32_param(param, _part(value.float(), self.piece(param).numel()))
 
     def state(self, param: Parameter, key: str) -> torch.Tensor:
-        from deepspeed.utils import safe_get_full_optimizer_state
-
-        value: torch.Tensor = safe_get_full_optimizer_state(param, key)
+        value: torch.Tensor = backend().utils.safe_get_full_optimizer_state(param, key)
         return value
 
     def set_state(self, param: Parameter, key: str, value: torch.Tensor) -> None:
-        from deepspeed.utils import safe_set_local_optimizer_state
-
-        safe_set_local_optimizer_state(param, _part(value.float(), self.piece(param).numel()), key)
+        backend().utils.safe_set_local_optimizer_state(param, _part(value.float(), self.piece(param).numel()), key)
 
     def begin_state(self, steps: int) -> None:
         zero = self._engine.optimizer
