@@ -10,7 +10,23 @@ import functools
 
 import torch
 
-FACTORIES = ["arange", "as_tensor", "empty", "empty_like", "full", "full_like", "linspace", "ones", "ones_like", "rand", "randint", "randn", "tensor", "zeros", "zeros_like"]
+FACTORIES = [
+    "arange",
+    "as_tensor",
+    "empty",
+    "empty_like",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "rand",
+    "randint",
+    "randn",
+    "tensor",
+    "zeros",
+    "zeros_like",
+]
 
 
 class Inert:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from core_rl.testing.train_engines import TrainEngineConformance
+import pytest
+
+from core_rl.testing.train_engines import HALF, TrainEngineConformance, tiny
 
 PREPARE = "megatron_on_cpu:apply"
 
 
+@pytest.mark.slow
 class TestDataParallel(TrainEngineConformance):
     engine = "megatron"
     options = {"device": "cpu"}  # noqa: RUF012 - it is read only
@@ -14,6 +17,7 @@ class TestDataParallel(TrainEngineConformance):
     prepare = PREPARE
 
 
+@pytest.mark.slow
 class TestTensorParallel(TrainEngineConformance):
     engine = "megatron"
     options = {"device": "cpu", "tensor_parallel": 2, "distributed_optimizer": False}  # noqa: RUF012
@@ -21,6 +25,15 @@ class TestTensorParallel(TrainEngineConformance):
     prepare = PREPARE
 
 
+@pytest.mark.slow
+class TestTensorAndSequenceParallel(TrainEngineConformance):
+    engine = "megatron"
+    options = {"device": "cpu", "tensor_parallel": 2, "sequence_parallel": True, "recompute": "full"}  # noqa: RUF012
+    world_sizes = (2,)
+    prepare = PREPARE
+
+
+@pytest.mark.slow
 class TestPipeline(TrainEngineConformance):
     engine = "megatron"
     options = {"device": "cpu", "pipeline_parallel": 2}  # noqa: RUF012
@@ -28,8 +41,20 @@ class TestPipeline(TrainEngineConformance):
     prepare = PREPARE
 
 
-class TestTensorAndSequenceParallel(TrainEngineConformance):
+@pytest.mark.slow
+class TestInterleavedPipeline(TrainEngineConformance):
     engine = "megatron"
-    options = {"device": "cpu", "tensor_parallel": 2, "sequence_parallel": True, "recompute": "full"}  # noqa: RUF012
+    options = {"device": "cpu", "pipeline_parallel": 2, "virtual_pipeline": 2}  # noqa: RUF012
     world_sizes = (2,)
+    models = {"llama": tiny("llama", tie_word_embeddings=True, num_hidden_layers=4)}  # noqa: RUF012
+    prepare = PREPARE
+
+
+@pytest.mark.slow
+class TestBfloat16(TrainEngineConformance):
+    engine = "megatron"
+    options = {"device": "cpu", "tensor_parallel": 2}  # noqa: RUF012
+    world_sizes = (2,)
+    dtype = "bfloat16"
+    tolerances = HALF
     prepare = PREPARE

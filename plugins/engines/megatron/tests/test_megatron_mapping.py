@@ -16,7 +16,13 @@ from core_rl_megatron._placement import Placement
 from core_rl_megatron._source import Folder, Module
 from core_rl_megatron.config import MegatronConfig
 
-MIXTURE = {"num_experts": 4, "moe_intermediate_size": 24, "num_experts_per_tok": 2, "norm_topk_prob": True, "mlp_only_layers": [1]}
+MIXTURE = {
+    "num_experts": 4,
+    "moe_intermediate_size": 24,
+    "num_experts_per_tok": 2,
+    "norm_topk_prob": True,
+    "mlp_only_layers": [1],
+}
 FAMILIES = {
     "llama": tiny("llama", tie_word_embeddings=True, num_hidden_layers=4),
     "qwen2": tiny("qwen2", num_hidden_layers=4),
@@ -117,7 +123,11 @@ def test_a_model_that_would_be_computed_wrongly_is_refused(spec, message):
 @pytest.mark.parametrize(
     ("options", "world", "message"),
     [
-        ({"tensor_parallel": 2, "pipeline_parallel": 2}, 6, "4 workers for one copy of the model, and the launcher has 6: take 4, 8, 12"),
+        (
+            {"tensor_parallel": 2, "pipeline_parallel": 2},
+            6,
+            "4 workers for one copy of the model, and the launcher has 6: take 4, 8, 12",
+        ),
         ({"expert_parallel": 4, "pipeline_parallel": 2}, 4, "take 8, 16, 24"),
         ({"context_parallel": 2}, 2, "transformer_engine"),
         ({"sequence_parallel": True}, 2, "set tensor_parallel too"),

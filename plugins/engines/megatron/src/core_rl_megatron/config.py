@@ -38,7 +38,9 @@ class MegatronConfig(OptimizerConfig):
     )
     distributed_optimizer: bool | None = attrs.field(
         default=None,
-        metadata={"help": "data-parallel ranks share the optimizer's state and the master weights; null: with adamw, which can"},
+        metadata={
+            "help": "data-parallel ranks share the optimizer's state and the master weights; null: with adamw, which can"
+        },
     )
     recompute: Literal["none", "selective", "full"] = attrs.field(
         default="none",
