@@ -93,9 +93,9 @@ class TrainEngineConformance:
         )
 
     @classmethod
-    def bench(cls) -> Bench:
+    def bench(cls, *, threads: int | None = 1) -> Bench:
         """Where its engines live."""
-        return Bench(prepare=cls.prepare, modules=Path(inspect.getfile(cls)).parent)
+        return Bench(prepare=cls.prepare, modules=Path(inspect.getfile(cls)).parent, threads=threads)
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 
 
 class Bench:
-    """Groups of workers that begin when they are first needed; a folder for checkpoints. Several subjects may share one."""
+    """Groups of workers that begin when they are first needed; a folder for checkpoints. Several subjects may share one.
 
-    def __init__(self, *, prepare: str | None = None, modules: Path | None = None) -> None:
+    `threads` of each worker; None: the cores of the machine over the workers.
+    """
+
+    def __init__(self, *, prepare: str | None = None, modules: Path | None = None, threads: int | None = 1) -> None:
         self._prepare = prepare
+        self._threads = threads
         self._groups: dict[int, LocalGroup] = {}
         self._numbers = itertools.count()
         self._folder = tempfile.TemporaryDirectory(prefix="core-rl-conformance-")
@@ -41,7 +45,7 @@ class Bench:
 
     def group(self, world_size: int) -> LocalGroup:
         if world_size not in self._groups:
-            group = LocalGroup(world_size, threads=1)
+            group = LocalGroup(world_size, threads=self._threads)
             self._groups[world_size] = group
             if self._prepare is not None:
                 group.create("prepare", ("prepare", self._prepare, None))

@@ -1,0 +1,43 @@
+"""The conformance classes of the engines that are installed here: what their own tests run."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from _cases import ROOT
+
+from core_rl.errors import UserError
+from core_rl.testing.train_engines import TrainEngineConformance
+
+PATTERN = "plugins/engines/*/tests/test_*_conformance.py"
+
+Suites = dict[str, type[TrainEngineConformance]]
+
+
+def installed_suites(only: Sequence[str] | None) -> Suites:
+    """By title, `local` first; an engine or a backend that is not installed is left out with a word."""
+    found: Suites = {}
+    for path in sorted(ROOT.glob(PATTERN), key=lambda path: (path.parts[-3] != "local", path)):
+        for suite in _classes(path):
+            if only and suite.engine not in only:
+                continue
+            try:
+                found[suite.subject().title] = suite
+            except UserError as error:
+                print(f"{path.name}: {suite.__name__} is left out: {error}", flush=True)
+    return found
+
+
+def _classes(path: Path) -> Iterator[type[TrainEngineConformance]]:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, TrainEngineConformance) and value is not TrainEngineConformance:
+            yield value
