@@ -19,7 +19,6 @@ def cluster():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parent))
         patch.setenv("RAY_TMPDIR", folder)
-        patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", "of-this-test-alone-0123456789abcdef")
         joined = join(RayLauncherConfig(object_store_mb=200))
         yield joined

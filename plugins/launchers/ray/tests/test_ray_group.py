@@ -47,7 +47,7 @@ def test_calls_and_streams(group, monkeypatch):
     cut = next(iter(group.stream("toy", "count", 3)))
     puts = []
     put = ray.put
-    monkeypatch.setattr(ray, "put", lambda value: puts.append(len(value)) or put(value))
+    monkeypatch.setattr(ray, "put", lambda value: puts.append(len(value[0])) or put(value))
 
     assert group.call("toy", "weigh", b"0" * 10**6, gather=Every()) == [10**6] * 2
     assert [size > 10**6 for size in puts] == [True]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import socket
 import sys
@@ -16,6 +15,7 @@ import attrs
 from core_rl.workers.group import Failure
 from core_rl.workers.local_process import Reply
 from core_rl.workers.worker import Worker
+from core_rl_ray.messages import Message, pack, unpack
 
 Request = tuple[str, tuple[Any, ...], dict[str, Any]]
 """A method of `Worker`, its arguments by position and by name."""
@@ -70,11 +70,11 @@ class RayWorker:
         self._rank = rank
         os.environ.update(environment)
 
-    def run(self, message: bytes, *, fetch: bool) -> Reply:
-        """A pickled `Request`: Ray would raise what it cannot unpickle outside of this method."""
+    def run(self, message: Message, *, fetch: bool) -> Reply:
+        """The message is a `Request`, the reply's result a message too: Ray tells less of what does not pickle."""
         try:
-            operation, args, options = pickle.loads(message)  # noqa: S301 - from the driver
+            operation, args, options = unpack(message)
             result = getattr(self._worker, operation)(*args, **options)
+            return Reply(result=pack(result) if fetch else None)
         except Exception as error:  # noqa: BLE001 - whatever it is, the driver tells
             return Reply(failure=Failure.of(self._rank, error))
-        return Reply(result=result if fetch else None)

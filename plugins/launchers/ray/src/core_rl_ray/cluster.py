@@ -80,33 +80,29 @@ def join(options: RayLauncherConfig) -> Cluster:
 
 
 def _connect(options: RayLauncherConfig) -> None:
-    import ray
 
     # It tells of tokens, which is as it should be: nobody else on the network can use the cluster.
     logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
     quiet: dict[str, Any] = {"logging_level": "WARNING", "log_to_driver": options.worker_output, "namespace": options.namespace}
-    if options.address is not None:
-        _connect_to(options.address, quiet)
+    if options.address is None:
+        memory = None if options.object_store_mb is None else options.object_store_mb * 2**20
+        # `local`: also where RAY_ADDRESS names another
+        _start(address="local", object_store_memory=memory, include_dashboard=False, **quiet)
         return
-    memory = options.object_store_mb
-    ray.init(
-        address="local",  # also where RAY_ADDRESS names another
-        object_store_memory=None if memory is None else memory * 2**20,
-        include_dashboard=False,
-        **quiet,
-    )
+    if options.address != "auto":
+        _knock(options.address)
+    _start(address=options.address, **quiet)
 
 
-def _connect_to(address: str, quiet: Mapping[str, Any]) -> None:
+def _start(address: str, **settings: Any) -> None:
     import ray
 
-    if address != "auto":
-        _knock(address)
     try:
-        ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        ray.init(address, **settings)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         ray.shutdown()  # what of it stands half-way
-        message = f"launcher.address: cannot join the Ray cluster at {address}: {_reason(error)}"
+        what = "start a Ray cluster" if address == "local" else f"join the Ray cluster at {address}"
+        message = f"launcher: cannot {what}: {_reason(error)}"
         raise UserError(message) from error
 
 

@@ -14,6 +14,7 @@ from core_rl.workers.group import Failure, First, Gather, Split, first_cause
 from core_rl.workers.local_process import Reply
 from core_rl_ray.actor import RayWorker, Request
 from core_rl_ray.failures import answer
+from core_rl_ray.messages import Message, pack, unpack
 from core_rl_ray.placement import reserve
 from core_rl_ray.ranks import environments, in_order
 
@@ -108,12 +109,13 @@ class RayGroup:
         if not self._actors:
             message = f"{doing}: the workers are gone"
             raise RunError(message)
-        stored = [ray.put(_pickled(request)) for request in requests]
+        stored = [ray.put(_packed(request)) for request in requests]
         sent = [
             actor.run.remote(stored[rank if len(stored) > 1 else 0], fetch=gather.wants(rank))
             for rank, actor in enumerate(self._actors)
         ]
-        return gather([reply.result for reply in self._gathered(sent, doing=doing)])
+        replies = self._gathered(sent, doing=doing)
+        return gather([None if reply.result is None else unpack(reply.result) for reply in replies])
 
     def _gathered(self, references: Sequence[Any], *, doing: str) -> list[Any]:
         """What the actors answer, in the order of `references`. The first failure ends the group."""
@@ -143,13 +145,9 @@ def _patience(failures: Sequence[Failure]) -> float:
     return _SETTLE_WITHOUT_CAUSE_S if all(failure.follows for failure in failures) else _SETTLE_S
 
 
-def _pickled(request: Request) -> bytes:
-    """By Ray's cloudpickle: what a notebook or a script has defined goes along."""
-    from ray import cloudpickle
-
+def _packed(request: Request) -> Message:
     try:
-        found: bytes = cloudpickle.dumps(request)
+        return pack(request)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         message = f"launcher: cannot send {request[0]} to the workers: {error}; what they are given must pickle"
         raise UserError(message) from error
-    return found
