@@ -44,6 +44,11 @@ class LocalGroup:
             self._connections.append(ours)
             self._processes.append(process)
 
+    @property
+    def alive(self) -> bool:
+        """Neither closed nor ended by a failure."""
+        return bool(self._processes)
+
     def create(self, key: str, form: WorkerForm, *args: Any) -> None:
         self._all("create", (key, form, args), doing=f"making {form[0]}")
 

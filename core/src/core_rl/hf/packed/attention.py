@@ -41,6 +41,10 @@ def activate(layout: Layout, ulysses: Ulysses | None = None) -> None:
     _active[:] = [(layout, ulysses)]
 
 
+def active_layout() -> Layout:
+    return _active[0][0]
+
+
 class _Take(torch.autograd.Function):
     """`rows[index]` where no row is taken twice but as padding: then the gradient is a take as well, not a slow scatter."""
 
@@ -60,6 +64,7 @@ class _Take(torch.autograd.Function):
         return grad, None, None, None
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def attend(
     module: torch.nn.Module,
     query: torch.Tensor,

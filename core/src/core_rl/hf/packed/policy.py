@@ -13,7 +13,8 @@ import attrs
 import torch
 
 from core_rl.data.batch import PackedBatch
-from core_rl.hf.packed.attention import activate, packed_attention
+from core_rl.hf.packed.attention import activate
+from core_rl.hf.packed.choice import Attention, context_of
 from core_rl.hf.packed.head import Head, token_logprobs, top_logprobs
 from core_rl.hf.packed.layout import Layout, make_layout
 from core_rl.hf.packed.ulysses import Ulysses
@@ -32,11 +33,14 @@ class Outputs(PolicyOutputs):
 
 
 class Policy:
-    """A transformers causal language model. `packed`: one row with our attention; else each sequence in a row of its own."""
+    """A transformers causal language model. `packed`: one row for all sequences; else each is in a row of its own."""
 
-    def __init__(self, model: Any, *, logits_memory_mb: int, packed: bool = True) -> None:
+    def __init__(self, model: Any, *, logits_memory_mb: int, packed: bool = True, attention: Attention = "packed") -> None:
         self.model = model
         self.packed = packed
+        self.shares = packed and attention == "packed"
+        """Whether the prompt of a group may be computed once."""
+        self._attention: Attention = attention
         self.value_weight: torch.Tensor | None = None
         """[1, E]: of a value head; values are this times the hidden state before each token."""
         self.has_logits = model.get_output_embeddings() is not None
@@ -59,7 +63,7 @@ class Policy:
 
     def attention(self) -> Any:
         """The context in which `outputs` and its backward pass run."""
-        return packed_attention(self.model) if self.packed else nullcontext()
+        return context_of(self.model, self._attention) if self.packed else nullcontext()
 
     def head(self, sink: Sink | None = None) -> Head:
         layer = self.model.get_output_embeddings()
@@ -86,7 +90,7 @@ class Policy:
         nothing = torch.zeros(batch.num_tokens, device=self.device)
         if not batch.loss_mask.any():
             return Outputs(logprobs=nothing, entropy=nothing, values=None if self.value_weight is None else nothing)
-        layout = make_layout(batch, prefix_lengths if self.packed else [0] * batch.num_sequences, self.device)
+        layout = make_layout(batch, prefix_lengths if self.shares else [0] * batch.num_sequences, self.device)
         rows, targets, where = layout.predictors, layout.targets, layout.scored
         if self.ulysses is not None:
             here, rows = self.ulysses.scored(layout)

@@ -12,6 +12,7 @@ import torch
 
 from core_rl.data.batch import PackedBatch
 from core_rl.errors import ModelError
+from core_rl.hf.packed.choice import Attention
 from core_rl.hf.packed.interface import UnsupportedAttentionError
 from core_rl.hf.packed.layout import make_layout
 from core_rl.hf.packed.policy import Policy
@@ -21,7 +22,7 @@ _SEQUENCES = ((3, 4, 5, 6, 7, 8), (3, 4, 5, 9, 2), (8, 7, 6, 5))
 _PREFIX = (3, 3, 0)
 
 
-def probe(model: Any, *, logits_memory_mb: int) -> Policy:
+def probe(model: Any, *, logits_memory_mb: int, attention: Attention = "packed") -> Policy:
     """A policy that packs if the model can, else one that computes each sequence by itself.
 
     Raises:
@@ -31,7 +32,7 @@ def probe(model: Any, *, logits_memory_mb: int) -> Policy:
     batch = _batch(model.get_input_embeddings().weight.shape[0] if output is None else output.weight.shape[0])
     with torch.no_grad():
         expected = _plain_hidden(model, batch) if output is None else _plain(model, batch)
-        packed = Policy(model, logits_memory_mb=logits_memory_mb)
+        packed = Policy(model, logits_memory_mb=logits_memory_mb, attention=attention)
         if _agrees(packed, batch, expected):
             return packed
         alone = Policy(model, logits_memory_mb=logits_memory_mb, packed=False)
@@ -55,7 +56,7 @@ def _agrees(policy: Policy, batch: PackedBatch, expected: torch.Tensor) -> bool:
 
 def _hidden(policy: Policy, batch: PackedBatch) -> torch.Tensor:
     """[M, E] hidden states before the scored tokens: what a value head reads."""
-    layout = make_layout(batch, _PREFIX if policy.packed else [0] * batch.num_sequences, policy.device)
+    layout = make_layout(batch, _PREFIX if policy.shares else [0] * batch.num_sequences, policy.device)
     return policy.hidden_states(layout)[layout.predictors].float().cpu()
 
 

@@ -6,7 +6,7 @@ state-R.pt                  of every rank: its random numbers; of rank 0 also th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from torch.distributed.tensor import DTensor
 from core_rl.errors import CheckpointError
 from core_rl.train.checkpoint import load_state, random_state, set_random_state
 
+States = Mapping[str, Mapping[str, torch.Tensor]]
+
 
 @attrs.frozen(kw_only=True)
 class Loaded:
@@ -32,16 +34,16 @@ class Loaded:
 def save(
     path: Path,
     params: Mapping[str, torch.Tensor],
-    optimizer: torch.optim.Optimizer,
+    states: States,
     *,
     steps: int,
     reference: Mapping[str, torch.Tensor] | None,
 ) -> None:
-    tensors = _weights(params) | _states(params, optimizer)
+    tensors = _weights(params) | _named(states, params)
     if reference is not None:
         tensors |= {f"reference/{name}": _like(value, params[name]) for name, value in reference.items()}
     state_dict_saver.save(tensors, checkpoint_id=path)
-    state = {"steps": steps, "random": random_state(), "reference": reference is not None, "trained": bool(optimizer.state)}
+    state = {"steps": steps, "random": random_state(), "reference": reference is not None, "trained": bool(states)}
     torch.save(state, path / f"state-{dist.get_rank()}.pt")
     dist.barrier()
 
@@ -49,6 +51,7 @@ def save(
 def load(
     path: Path,
     params: Mapping[str, torch.Tensor],
+    slots: Mapping[str, torch.Tensor],
     optimizer: torch.optim.Optimizer,
     *,
     reference: Mapping[str, torch.Tensor] | None,
@@ -58,8 +61,8 @@ def load(
     state = load_state(own if own.is_file() else path / "state-0.pt")
     tensors = _weights(params)
     if state["trained"]:
-        _make_states(params, optimizer)
-        tensors |= _states(params, optimizer)
+        _make_states(slots.values(), optimizer)
+        tensors |= _named({name: optimizer.state[slot] for name, slot in slots.items()}, params)
     with_reference = reference is not None and state["reference"]
     copies = {name: _like(value, params[name]) for name, value in (reference or {}).items()} if with_reference else {}
     tensors |= {f"reference/{name}": value for name, value in copies.items()}
@@ -81,15 +84,19 @@ def _weights(params: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     return {f"weights/{name}": p.detach() for name, p in params.items()}
 
 
-def _states(params: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """What the optimizer keeps of every weight, by the weight's name; a part of a weight that no step has reached has none."""
-    return {f"optimizer/{name}/{key}": value for name, p in params.items() for key, value in optimizer.state.get(p, {}).items()}
+def _named(states: States, params: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """What the optimizer keeps, by the weight's name; its counter of steps is everyone's."""
+    return {
+        f"optimizer/{name}/{key}": value if value.ndim == 0 else _like(value, params[name])
+        for name, values in states.items()
+        for key, value in values.items()
+    }
 
 
-def _make_states(params: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
+def _make_states(slots: Iterable[torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
     """A step of gradients of zero makes them; what it does to the weights is overwritten."""
-    for p in params.values():
-        p.grad = torch.zeros_like(p)
+    for slot in slots:
+        slot.grad = torch.zeros_like(slot)
     optimizer.step()
     optimizer.zero_grad()
 

@@ -68,8 +68,8 @@ class Places:
         part = self.mesh["ulysses"]
         if part.size() == 1:
             return None
-        if not policy.packed:
-            message = f"train_engine.ulysses: attention of {policy.model.config.model_type} is not packed, and only packed rows are cut"
+        if not policy.shares:
+            message = f"train_engine.ulysses: attention of {policy.model.config.model_type} is not core-rl's packed one, and only its rows are cut"
             raise UserError(message)
         found = Ulysses(group=part.get_group(), rank=part.get_local_rank(), size=part.size())
         found.check(policy.model.config.get_text_config())

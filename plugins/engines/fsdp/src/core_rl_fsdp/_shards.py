@@ -65,6 +65,12 @@ def shard(
     return inside
 
 
+def compile_layers(model: Any, names: Sequence[str]) -> None:
+    """Attention over a packed row stays as it is: it follows the layout of each micro-batch."""
+    for layer in _layers(model, names):
+        layer.compile(dynamic=True)
+
+
 def _layers(model: Any, names: Sequence[str]) -> list[torch.nn.Module]:
     wanted = set(names or model._no_split_modules or ())  # noqa: SLF001 - transformers has no public name for it
     found = [module for module in model.modules() if type(module).__name__ in wanted]

@@ -19,6 +19,17 @@ class FsdpConfig(TransformersConfig):
     wrap: tuple[str, ...] = attrs.field(
         default=(), metadata={"help": "classes of layers that are gathered one by one; empty takes the model's decoder layers"}
     )
+    attention: Literal["packed", "varlen", "sdpa", "eager", "flex", "flash_attention_2", "flash_attention_3"] = attrs.field(
+        default="packed",
+        metadata={
+            "help": "packed is core-rl's own, the only one that computes a group's prompt once; varlen is torch's kernel; the others "
+            "are transformers'"
+        },
+    )
+    compile: bool = attrs.field(
+        default=False,
+        metadata={"help": "torch.compile of every decoder layer, but for its attention; the first steps are slow"},
+    )
     tensor_parallel: int = attrs.field(
         default=1,
         validator=attrs.validators.ge(1),

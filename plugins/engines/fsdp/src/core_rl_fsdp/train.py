@@ -17,6 +17,7 @@ import torch.distributed as dist
 from core_rl.errors import ModelError, UserError
 from core_rl.hf.load import load_model
 from core_rl.hf.packed.adapters import add_adapters
+from core_rl.hf.packed.choice import choose
 from core_rl.hf.packed.module import NAME, as_outputs, as_tensors
 from core_rl.hf.packed.policy import Policy
 from core_rl.hf.packed.probe import probe
@@ -35,7 +36,7 @@ from core_rl_fsdp import _checkpoint, _tensor_parallel
 from core_rl_fsdp._export import save_folder
 from core_rl_fsdp._gradients import clip, total_norm
 from core_rl_fsdp._places import Places
-from core_rl_fsdp._shards import build_on_rank_0, local, named_whole, shard, tensors_of_rank_0
+from core_rl_fsdp._shards import build_on_rank_0, compile_layers, local, named_whole, shard, tensors_of_rank_0
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
@@ -63,13 +64,19 @@ class FsdpTrainEngine:
             message = "model.dtype: float16 needs a scaled loss, which the fsdp train engine has not; take bfloat16 or float32"
             raise UserError(message)
         member = join(self.options.device)
-        self.device, self.rank, self.world_size = member.device, member.ranks.rank, member.world_size
+        self.device, self.rank = member.device, member.ranks.rank
         self._places = Places.of(self.options, member)
         model = build_on_rank_0(self._build, spec)
         whole = tensors_of_rank_0(model)
         if self.options.tensor_parallel > 1:
+            if self.options.lora is not None:
+                message = "train_engine.lora: adapters are not cut; set tensor_parallel: 1, and ulysses for long sequences"
+                raise UserError(message)
             _tensor_parallel.check(model, self.options.tensor_parallel)
             _tensor_parallel.cut(model, self._places.tensor)
+        choose(model, self.options.attention, self.device)
+        if self.options.compile:
+            compile_layers(model, self.options.wrap)
         self._inside = shard(model, whole, spec=spec, options=self.options, mesh=self._places.shards, device=self.device)
         self._policy = self._make_policy(model)
         self._policy.temperature = self.context.temperature
@@ -79,7 +86,9 @@ class FsdpTrainEngine:
             return
         self._params = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         self._partial = _tensor_parallel.partial_weights(model) if self.options.tensor_parallel > 1 else []
-        self._optimizer = build_optimizer(self.options, list(self._params.values()))
+        # the optimizer sees plain tensors, this rank's parts: torch has no DTensor form of every fused kernel
+        self._slots = {name: local(p).detach().requires_grad_() for name, p in self._params.items()}
+        self._optimizer = build_optimizer(self.options, list(self._slots.values()))
         if self.context.reference:
             self.reset_reference()
             self._reference_moved = False
@@ -87,9 +96,11 @@ class FsdpTrainEngine:
     def _make_policy(self, model: Any) -> Policy:
         budget = self.options.logits_memory_mb
         if self.options.tensor_parallel == 1:
-            found: Policy = self._compute(lambda: probe(model, logits_memory_mb=budget))
+            found: Policy = self._compute(lambda: probe(model, logits_memory_mb=budget, attention=self.options.attention))
             return found
-        policy = Policy(model, logits_memory_mb=budget)  # a model with a plan is one of attention that packs
+        policy = Policy(
+            model, logits_memory_mb=budget, attention=self.options.attention
+        )  # a model with a plan is one of attention that packs
         policy.vocabulary_group = self._places.tensor.get_group()
         return policy
 
@@ -145,7 +156,7 @@ class FsdpTrainEngine:
         if not parts:  # nothing to learn from: momentum alone must not move the weights
             return StepReport(loss=0.0, grad_norm=0.0, lr=lr, num_tokens=0, num_micro_batches=0)
         totals = Totals()
-        self._optimizer.zero_grad()
+        self._zero_grad()
         self.module.train()
         try:
             with self._policy.attention(), self._memory():
@@ -189,9 +200,11 @@ class FsdpTrainEngine:
             clip(grads, norm, self.options.max_grad_norm)
             for group in self._optimizer.param_groups:
                 group["lr"] = lr
+            for name, p in self._params.items():
+                self._slots[name].grad = None if p.grad is None else local(p.grad)
             self._optimizer.step()
             self.steps += 1
-        self._optimizer.zero_grad()
+        self._zero_grad()
         return StepReport(
             loss=loss,
             grad_norm=grad_norm,
@@ -202,6 +215,10 @@ class FsdpTrainEngine:
             metrics=totals.metrics(),
         )
 
+    def _zero_grad(self) -> None:
+        for tensor in (*self._params.values(), *self._slots.values()):
+            tensor.grad = None
+
     def reset_reference(self) -> None:
         self._reference = {name: local(p).detach().to("cpu", copy=True) for name, p in self._params.items()}
         self._reference_moved = True
@@ -211,12 +228,16 @@ class FsdpTrainEngine:
 
     def save(self, path: Path) -> None:
         reference = self._reference if self._reference_moved else None
-        _checkpoint.save(path, self._params, self._optimizer, steps=self.steps, reference=reference)
+        _checkpoint.save(path, self._params, self._states(), steps=self.steps, reference=reference)
 
     def load(self, path: Path) -> None:
-        found = _checkpoint.load(path, self._params, self._optimizer, reference=self._reference)
+        found = _checkpoint.load(path, self._params, self._slots, self._optimizer, reference=self._reference)
         self.steps = found.steps
         self._reference_moved = self._reference_moved or found.reference
+
+    def _states(self) -> dict[str, dict[str, torch.Tensor]]:
+        """What the optimizer keeps of this rank's part of every weight."""
+        return {name: self._optimizer.state[slot] for name, slot in self._slots.items() if slot in self._optimizer.state}
 
     def save_hf(self, path: Path) -> None:
         save_folder(self._inside, self.context.model, path, self.device)
@@ -230,6 +251,8 @@ class FsdpTrainEngine:
     def _move(self, device: torch.device) -> None:
         self._inside.to(device)
         if not self.context.frozen:
+            for name, p in self._params.items():
+                self._slots[name].data = local(p).detach()
             for values in self._optimizer.state.values():
                 for name, value in values.items():
                     values[name] = value.to(device)
@@ -250,6 +273,7 @@ class FsdpTrainEngine:
             "device": str(self.device),
             "dtype": self.context.model.dtype,
             "packed": self._policy.packed,
+            "attention": self.options.attention,
             "prefix_sharing": self._shares,
             "data_parallel": self._places.data,
             "ulysses": self.options.ulysses,
@@ -257,9 +281,13 @@ class FsdpTrainEngine:
             "optimizer": self.options.optimizer,
         }
 
+    def local_parameters(self) -> int:
+        """How many numbers of the model this rank has."""
+        return sum(local(p).numel() for p in self.module.parameters())
+
     @property
     def _shares(self) -> bool:
-        return self.options.prefix_sharing and self._policy.packed
+        return self.options.prefix_sharing and self._policy.shares
 
     def _plan(self, batch: PackedBatch, unit: Any = "sequence") -> Plan:
         return Plan.of(batch, self.options.max_tokens_per_micro_batch, unit=unit, share_prefixes=self._shares)
