@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from core_rl.errors import UserError
@@ -63,6 +63,13 @@ def shard(
         model.tie_weights()
     _spread(inside, whole, device)
     return inside
+
+
+def reshard(inside: Inside) -> None:
+    """Free what a forward pass without a backward pass has left gathered: it would be stale after the next step."""
+    for module in inside.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def compile_layers(model: Any, names: Sequence[str]) -> None:

@@ -36,7 +36,7 @@ from core_rl_fsdp import _checkpoint, _tensor_parallel
 from core_rl_fsdp._export import save_folder
 from core_rl_fsdp._gradients import clip, total_norm
 from core_rl_fsdp._places import Places
-from core_rl_fsdp._shards import build_on_rank_0, compile_layers, local, named_whole, shard, tensors_of_rank_0
+from core_rl_fsdp._shards import build_on_rank_0, compile_layers, local, named_whole, reshard, shard, tensors_of_rank_0
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
@@ -79,6 +79,7 @@ class FsdpTrainEngine:
             compile_layers(model, self.options.wrap)
         self._inside = shard(model, whole, spec=spec, options=self.options, mesh=self._places.shards, device=self.device)
         self._policy = self._make_policy(model)
+        reshard(self._inside)
         self._policy.temperature = self.context.temperature
         self._policy.ulysses = self._places.ulysses_of(self._policy)
         if self.context.frozen:
@@ -144,6 +145,7 @@ class FsdpTrainEngine:
                 for name, result in results.items():
                     if micro.counts and self._places.speaks:
                         result[where] = getattr(found, FIELDS.get(name, name)).cpu()
+        reshard(self._inside)
         for name, result in results.items():
             results[name] = self._summed(result)
         return results
