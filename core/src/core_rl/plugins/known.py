@@ -139,10 +139,16 @@ KNOWN: dict[str, dict[str, str]] = {
         "reward_model": "reward_model",
     },
     "train_engine": {
+        "deepspeed": "deepspeed",
+        "fsdp": "fsdp",
         "local": "local",
+        "megatron": "megatron",
     },
     "rollout_engine": {
         "local": "local",
+    },
+    "launcher": {
+        "ray": "ray",
     },
     "data": {
         "conversations": "conversations",
