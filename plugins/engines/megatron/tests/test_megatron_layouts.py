@@ -90,11 +90,13 @@ def context(model, heads, reference, dtype="float32"):
     return TrainContext(model=spec, seed=1, total_steps=10, heads=heads, reference=reference)
 
 
-def local(model, *, heads="policy", reference=False, **options):
+def local(model, *, heads="policy", reference=False, dtype="float32", **options):
     from core_rl_local.config import LocalTrainConfig
     from core_rl_local.train import LocalTrainEngine
 
-    engine = LocalTrainEngine(LocalTrainConfig(**{"device": "cpu", **OPTIMIZER, **options}), context(model, heads, reference))
+    engine = LocalTrainEngine(
+        LocalTrainConfig(**{"device": "cpu", **OPTIMIZER, **options}), context(model, heads, reference, dtype)
+    )
     engine.setup()
     return engine
 
@@ -222,16 +224,19 @@ def test_every_weight_counts_its_own_steps_after_loading(workers, tmp_path):
 
 @pytest.mark.slow
 def test_bfloat16_keeps_float32_masters(workers):
-    """Steps far below bfloat16's resolution add up; the model is what its masters round to."""
-    engine = workers.engine(2, "qwen3", dtype="bfloat16", lr=1e-4, weight_decay=0.0, eps=1e-8, tensor_parallel=2)
-    plain = local("qwen3", lr=1e-4, weight_decay=0.0, eps=1e-8)
-    for _ in range(8):
+    """Steps far below what a bfloat16 weight can show add up, as in the local engine with the same precision."""
+    options = {"lr": 1e-5, "weight_decay": 0.0, "eps": 1e-8, "max_grad_norm": None}
+    engine = workers.engine(2, "qwen3", dtype="bfloat16", tensor_parallel=2, **options)
+    plain = local("qwen3", dtype="bfloat16", **options)
+    before = weights(engine)
+    for _ in range(20):
         report, expected = (one.train_step(grouped_batch(1), Ratio(), MEAN) for one in (engine, plain))
 
-    assert report.loss == pytest.approx(expected.loss, rel=0.02)
     name = "model.layers.0.mlp.down_proj.weight"
-    moved = (dict(engine.export_weights())[name].float() - dict(plain.export_weights())[name]).abs()
-    assert moved.mean() < 2e-3
+    moved, expect = (float((weights(one)[name] - before[name]).abs().mean()) for one in (engine, plain))
+    assert report.loss == pytest.approx(expected.loss, rel=0.05)
+    assert moved == pytest.approx(expect, rel=0.1)
+    assert moved > 5e-5  # 20 steps of 1e-5 at most, where one step is below half a unit in the last place of most weights
 
 
 def test_one_layout_in_a_process(workers):
