@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from core_rl.testing.train_engines import HALF, TrainEngineConformance, tiny
@@ -56,5 +57,5 @@ class TestBfloat16(TrainEngineConformance):
     options = {"device": "cpu", "tensor_parallel": 2}  # noqa: RUF012
     world_sizes = (2,)
     dtype = "bfloat16"
-    tolerances = HALF
+    tolerances = attrs.evolve(HALF, metrics=0.16)  # the largest ratio is the exponential of a log-probability: e^0.15 - 1
     prepare = PREPARE
