@@ -10,7 +10,7 @@ from pathlib import Path
 from _cases import ROOT
 
 from core_rl.errors import UserError
-from core_rl.testing.train_engines import TrainEngineConformance
+from core_rl.testing.train_engines import HALF, TrainEngineConformance
 
 PATTERN = "plugins/engines/*/tests/test_*_conformance.py"
 
@@ -29,6 +29,25 @@ def installed_suites(only: Sequence[str] | None) -> Suites:
                 continue
             if not only or {suite.engine, title} & set(only):
                 found[title] = suite
+    return found
+
+
+def on_gpu(suites: Suites, dtype: str) -> Suites:
+    """The same on one GPU, in this precision; without those that have no layout of one rank, and without CPU shims."""
+    found: Suites = {}
+    for suite in suites.values():
+        if 1 not in suite.world_sizes:
+            continue
+        changes = {
+            "__module__": suite.__module__,
+            "options": {**suite.options, "device": "cuda"},
+            "world_sizes": (1,),
+            "dtype": dtype,
+            "tolerances": suite.tolerances if dtype == "float32" else HALF,
+            "prepare": None,
+        }
+        moved = type(suite.__name__, (suite,), changes)
+        found[moved.subject().title] = moved
     return found
 
 

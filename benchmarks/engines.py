@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import _machine
 from _cases import HERE
-from _engine_suites import installed_suites
+from _engine_suites import installed_suites, on_gpu
 from _engine_times import BUDGET, GROUP, LENGTH, SEQUENCES, step_times
 
 from core_rl.testing.train_engine.report import record, tables
@@ -36,9 +36,14 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3, help="times that each engine is started and timed; 0: no times")
     parser.add_argument("--no-checks", action="store_true", help="times alone")
+    parser.add_argument(
+        "--gpu", choices=["float32", "bfloat16"], help="on one GPU in this precision, beside the results of the CPU"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print, and leave the files in results/ as they are")
     args = parser.parse_args()
     suites = installed_suites(args.only)
+    if args.gpu:
+        suites = on_gpu(suites, args.gpu)
     found: dict[str, Any] = {
         "machine": _machine.describe(os.cpu_count() or 1),
         "versions": _versions(),
@@ -88,12 +93,12 @@ def markdown(found: dict[str, Any]) -> str:
     lines = [
         "# Train engines",
         "",
-        f"{versions}. {found['machine']['text']}; workers on the CPU with gloo.",
+        f"{versions}. {found['machine']['text']}; workers on the CPU with gloo, but for those with device=cuda.",
         "",
         "## Differences to `local`",
         "",
         "Largest difference to the local engine in float32 over all models and numbers of ranks, or to other micro-batches. Allowed: log-probabilities and",
-        "entropy 1e-4, loss and metrics 1e-5 relative, gradient norm 1e-4 relative, weights after a step 1e-5. Below, each check with its largest",
+        "entropy 1e-4, loss and metrics 1e-5 relative, gradient norm 1e-4 relative, weights after a step 1e-5. Below, each check (columns are engines by number) with its largest",
         "difference in percent of what it allows.",
         "",
         tables(found["suites"]),

@@ -101,7 +101,7 @@ def test_the_record_is_json_and_its_tables_say_the_worst(suite):
     assert "| forward_pass | **fails** |" in text
     assert "| dependent | rests on forward_pass |" in text
     assert "- local, broken (llama, 1 ranks): ZeroDivisionError: of an engine" in text
-    assert "| local | 1 | - | - | 1.0e-01 | - | - | - |" in text
+    assert "| 1 | local | 1 | - | - | 1.0e-01 | - | - | - |" in text
 
 
 @pytest.mark.parametrize(

@@ -55,13 +55,13 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
 def quantities(records: Sequence[Mapping[str, Any]]) -> str:
     """Engine by quantity: the largest difference over all models and numbers of ranks, and to other micro-batches."""
     lines = [
-        f"| engine | ranks | {' | '.join(QUANTITIES)} |",
-        f"|---|---|{'---|' * len(QUANTITIES)}",
+        f"| | engine | ranks | {' | '.join(QUANTITIES)} |",
+        f"|---|---|---|{'---|' * len(QUANTITIES)}",
     ]
-    for one in records:
+    for number, one in enumerate(records, start=1):
         found = [_largest(one, what) for what in QUANTITIES]
         ranks = ", ".join(map(str, one["world_sizes"]))
-        lines.append(f"| {one['title']} | {ranks} | {' | '.join(found)} |")
+        lines.append(f"| {number} | {one['title']} | {ranks} | {' | '.join(found)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -73,8 +73,9 @@ def _largest(one: Mapping[str, Any], what: str) -> str:
 
 
 def checks(records: Sequence[Mapping[str, Any]]) -> str:
-    """Check by engine. A number is the largest difference among the quantities of the check, in parts of what is allowed."""
-    lines = [f"| check | {' | '.join(one['title'] for one in records)} |", f"|---|{'---|' * len(records)}"]
+    """Check by engine, under its number. A cell is the largest difference among the check's quantities, in parts of what is allowed."""
+    numbers = " | ".join(str(number) for number in range(1, len(records) + 1))
+    lines = [f"| check | {numbers} |", f"|---|{'---|' * len(records)}"]
     for name in CHECKS:
         cells = [cell([case for case in one["cases"] if case["check"] == name]) for one in records]
         lines.append(f"| {name} | {' | '.join(cells)} |")

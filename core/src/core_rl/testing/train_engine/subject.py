@@ -55,7 +55,7 @@ class Subject:
     @property
     def title(self) -> str:
         """The engine and what is special about its options."""
-        special = ", ".join(f"{name}={value}" for name, value in self.options.items() if name != "device")
+        special = ", ".join(f"{name}={value}" for name, value in self.options.items() if (name, value) != ("device", "cpu"))
         words = [self.engine, *([special] if special else []), *([self.dtype] if self.dtype != "float32" else [])]
         return " ".join(words)
 
