@@ -54,7 +54,10 @@ def test_calls_and_streams(group):
 
 @pytest.mark.parametrize(
     ("rank", "kind", "error", "text"),
-    [(1, "value", WorkerError, "worker 1 failed in fail: ValueError: the real cause"), (1, "user", DataError, "expected 1, found 2")],
+    [
+        (1, "value", WorkerError, "worker 1 failed in fail: ValueError: the real cause"),
+        (1, "user", DataError, "expected 1, found 2"),
+    ],
 )
 def test_the_first_real_error_is_raised(group, rank, kind, error, text):
     """Within seconds, with its rank and traceback; a mistake of the user stays one; the group is over."""
@@ -104,7 +107,9 @@ def test_workers_end_with_a_killed_driver(tmp_path):
     )
     driver = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
     assert driver.stdout.readline() == "ready\n"
-    children = [child for child in psutil.Process(driver.pid).children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
+    children = [
+        child for child in psutil.Process(driver.pid).children(recursive=True) if "spawn_main" in " ".join(child.cmdline())
+    ]
 
     driver.send_signal(signal.SIGKILL)
     driver.wait()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from core_rl.testing.train_engines import TrainEngineConformance
+import pytest
+
+from core_rl.testing.train_engines import TrainEngineConformance, tiny
 
 
 class TestFsdp(TrainEngineConformance):
@@ -11,6 +13,7 @@ class TestFsdp(TrainEngineConformance):
     world_sizes = (1, 2)
 
 
+@pytest.mark.slow
 class TestUlysses(TrainEngineConformance):
     """Two ranks share the tokens of every micro-batch."""
 
@@ -19,9 +22,29 @@ class TestUlysses(TrainEngineConformance):
     world_sizes = (2,)
 
 
+@pytest.mark.slow
 class TestTensorParallel(TrainEngineConformance):
     """Two ranks share every matrix and the vocabulary."""
 
     engine = "fsdp"
     options = {"device": "cpu", "tensor_parallel": 2}  # noqa: RUF012 - it is read only
     world_sizes = (2,)
+
+
+@pytest.mark.slow
+class TestBoth(TrainEngineConformance):
+    """Four ranks: two parts of the batch, each on two ranks that share every matrix."""
+
+    engine = "fsdp"
+    options = {"device": "cpu", "tensor_parallel": 2}  # noqa: RUF012 - it is read only
+    world_sizes = (4,)
+
+
+@pytest.mark.slow
+class TestLong(TrainEngineConformance):
+    """Four ranks: two share the tokens, and of these two the matrices."""
+
+    engine = "fsdp"
+    options = {"device": "cpu", "tensor_parallel": 2, "ulysses": 2, "cpu_offload": True}  # noqa: RUF012 - it is read only
+    world_sizes = (4,)
+    models = {"more_heads": tiny("llama", tie_word_embeddings=True, num_key_value_heads=4)}  # noqa: RUF012 - it is read only
