@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     import torch
 
 
+_RENAMED = r"`torch\.distributed\.\w+` is deprecated"
+"""What torch says at every collective that DeepSpeed calls by its older name."""
+
+
 def backend() -> Any:
     """The module, where `require_deepspeed` has been before."""
     return importlib.import_module("deepspeed")
@@ -37,6 +41,7 @@ def require_deepspeed(device: torch.device) -> Any:
                 raise
             message = "train_engine: deepspeed is not installed: pip install 'core-rl[deepspeed]'"
             raise PluginError(message) from error
+    warnings.filterwarnings("ignore", _RENAMED, FutureWarning)
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     found = deepspeed.accelerator.get_accelerator().device_name()
     if found != device.type:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -77,6 +79,6 @@ def launch(built: Built, options: DeepSpeedConfig, settings: Mapping[str, Any], 
 
 
 def _initialize(deepspeed: Any, inside: Inside, optimizer: Any, settings: Mapping[str, Any]) -> Any:
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):  # its optimizer for bfloat16 prints how full the machine is
         warnings.simplefilter("ignore")  # what DeepSpeed calls of torch is often about to go
         return deepspeed.initialize(model=inside, optimizer=optimizer, config=dict(settings))[0]
