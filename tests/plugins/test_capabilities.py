@@ -8,8 +8,9 @@ import attrs
 import pytest
 
 from core_rl import Component
+from core_rl.builtin.config import LocalLauncherConfig
 from core_rl.capabilities import check_capabilities
-from core_rl.config.algorithm import AlgorithmConfig, KlConfig
+from core_rl.config.algorithm import AlgorithmConfig, CriticConfig, KlConfig
 from core_rl.config.run_file import RunFile
 from core_rl.config.selection import Selection
 from core_rl.errors import CapabilityError
@@ -33,6 +34,7 @@ def _run_file(
     rollout: Any = ROLLOUT,
     rewards: int = 1,
     sampling: SamplingParams | None = None,
+    launcher: Selection | None = None,
     **algorithm: Any,
 ) -> RunFile:
     options = AlgorithmConfig(
@@ -47,6 +49,7 @@ def _run_file(
         weight_transport=_select("weight_transport", "shared", needs=transport_needs),
         rewards=tuple(_select("reward", f"reward_{index}") for index in range(rewards)),
         sampling=sampling or SamplingParams(),
+        launcher=launcher or _select("launcher", "inline", provides={"shared_weights"}),
     )
 
 
@@ -143,6 +146,18 @@ def test_shared_weights_need_both_engines(lacking: str) -> None:
     message = _message(_run_file(transport_needs={"shared_weights"}, **given))
 
     assert message.endswith(f"and {lacking}_engine: local does not provide it")
+
+
+def test_several_workers_need_an_engine_of_several() -> None:
+    """The launcher's number is compared with what the train engine can do; of a critic's engine nothing shared is asked."""
+    four = _select("launcher", "local", LocalLauncherConfig(workers=4))
+    one = _select("launcher", "local", LocalLauncherConfig(workers=1))
+    critic = CriticConfig(train_engine=_select("train_engine", "other", provides={"values"}), launcher=one)
+
+    assert "launcher: local with workers=4 needs distributed" in _message(_run_file(launcher=four))
+    check_capabilities(_run_file(launcher=four, train=TRAIN | {"distributed"}))
+    check_capabilities(_run_file(launcher=one))
+    check_capabilities(_run_file(transport_needs={"shared_weights"}, critic=critic))
 
 
 def test_plugins_may_have_names_of_their_own() -> None:
