@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from core_rl.testing.train_engine.batches import grouped_batch
 from core_rl.testing.train_engine.models import MODELS
 from core_rl.testing.train_engine.objectives import WithinGroup
 from core_rl.testing.train_engine.scripts import TOKEN_MEAN, take_step, weights_of
-from core_rl.testing.train_engines import Bench, Subject, tiny
+from core_rl.testing.train_engines import Subject, tiny
 from core_rl.train.config import LoraConfig
 from core_rl_deepspeed import _checkpoint
 from core_rl_deepspeed._storages import Storages
@@ -25,13 +24,6 @@ from core_rl_local.config import LocalTrainConfig
 from core_rl_local.train import LocalTrainEngine
 
 COMMON = {"lr": 1e-2, "eps": 1e-2, "max_tokens_per_micro_batch": 40}
-
-
-@pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
-    bench = Bench()
-    yield bench
-    bench.close()
 
 
 def context(model: ModelSpec = MODELS["llama"], **facts) -> TrainContext:
@@ -65,9 +57,17 @@ def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor
         torch.testing.assert_close(found[name], value, atol=1e-5, rtol=0, msg=name)
 
 
-@pytest.mark.parametrize("stage", [1, 3])
+ADAPTERS = {"lora": LoraConfig(rank=4), "lr": 0.1, "gradient_checkpointing": True}
+SGD = {"optimizer": "sgd", "momentum": 0.9}
+
+
 @pytest.mark.parametrize(
-    "options", [{"lora": LoraConfig(rank=4), "lr": 0.1, "gradient_checkpointing": True}, {"optimizer": "sgd", "momentum": 0.9}]
+    ("stage", "options"),
+    [
+        (3, ADAPTERS),
+        (1, SGD),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, ADAPTERS), (0, ADAPTERS), (3, SGD)]),
+    ],
 )
 def test_adapters_and_sgd_are_as_local(bench, tmp_path, stage, options):
     """Weights after two steps, merged; a saved model; and a checkpoint that goes on the same."""
@@ -146,7 +146,7 @@ def test_a_model_that_cannot_be_packed_takes_one_sequence_at_a_time(bench):
     bench.give_up(2)
 
 
-@pytest.mark.parametrize("stage", [0, 1, 3])
+@pytest.mark.parametrize("stage", [pytest.param(0, marks=pytest.mark.slow), 1, 3])
 def test_memory_leaves_the_device_and_comes_back_under_its_views(stage):
     """Between two steps, all that lies on the device for good: the second step is as without the journey."""
     config = DeepSpeedConfig(device="cpu", zero_stage=stage, **COMMON)
