@@ -257,6 +257,7 @@ class DeepSpeedTrainEngine:
         top_k: int = 0,
     ) -> Outputs:
         """`module` is DeepSpeed's engine where a backward pass follows."""
+        assert self._away is None, "weights that are away are read as freed memory"
         part, prefixes = batch.select(micro.sequences), [plan.prefixes[s] for s in micro.sequences]
 
         def compute() -> dict[str, torch.Tensor]:
