@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core_rl.component import Component
-from core_rl.errors import UserError
+from core_rl.errors import CheckpointError, UserError
 from core_rl.hf.packed.choice import boundaries
 from core_rl.numerics.aggregation import Aggregator
 from core_rl.plugins.catalogue import Catalogue
@@ -81,7 +81,7 @@ def results(engine) -> list[torch.Tensor]:
         ({"ulysses": 2}, "float32", 2e-5),
         pytest.param({"compile": True}, "float32", 2e-5, marks=pytest.mark.slow),
         ({"cpu_offload": True, "gradient_checkpointing": True}, "float32", 2e-5),
-        ({"wrap": ("LlamaMLP", "LlamaAttention")}, "float32", 2e-5),
+        ({"wrap": ("LlamaDecoderLayer", "LlamaMLP")}, "float32", 2e-5),
         ({}, "bfloat16", 5e-2),
         ({"tensor_parallel": 2, "gradient_checkpointing": True}, "bfloat16", 5e-2),
     ],
@@ -98,6 +98,34 @@ def test_options_change_no_number(group, component, options, dtype, tolerance):
 
     for mine, theirs in zip(ours, results(local), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=tolerance, atol=tolerance)
+
+
+def test_ranks_stay_in_step(group, component):
+    """A loss that reads no value beside a value head; a model that does not pack; a slice of tokens in which none is scored."""
+    heads = attrs.evolve(context(), heads="both")
+    gemma = attrs.evolve(context(), model=tiny("gemma2", head_dim=8))
+    batch = grouped_batch(3)
+    few = batch.with_loss_mask(batch.loss_mask & (batch.positions < 4)).select([0])
+
+    report = build(group, component, heads, max_tokens_per_micro_batch=16).train_step(batch, Ratio(), MEAN)
+    unpacked = build(group, component, gemma)
+    long = build(group, component, context(), ulysses=2)
+
+    assert report.grad_norm > 0
+    assert unpacked.describe()["packed"] is False
+    assert unpacked.train_step(batch.select([0, 1, 2]), Ratio(), MEAN).grad_norm > 0
+    assert long.forward(few, top_k=3)["topk_ids"].shape == (few.num_tokens, 3)
+
+
+def test_a_checkpoint_of_a_larger_model_is_refused(group, component, tmp_path):
+    """The first name that is on one side only."""
+    larger = attrs.evolve(context(), model=tiny("llama", num_hidden_layers=3, tie_word_embeddings=True))
+    build(group, component, larger).save(tmp_path)
+
+    with pytest.raises(
+        CheckpointError, match=r"of another model or other adapters: weights/model\.layers\.2\..* is on one side only"
+    ):
+        build(group, component, context()).load(tmp_path)
 
 
 def test_a_rank_has_its_part(group, component):
@@ -119,7 +147,11 @@ def test_a_rank_has_its_part(group, component):
         ({"tensor_parallel": 2}, "gpt2", "tensor_parallel: gpt2 cannot be cut: its plan in transformers has 'none'"),
         ({"tensor_parallel": 2, "lora": LoraConfig()}, "llama", "lora: adapters are not cut"),
         ({"tensor_parallel": 2}, "odd", "3 attention heads do not divide by 2; of this model 1, 3 do"),
-        ({"ulysses": 2}, "odd", "3 attention heads with 3 of keys and values do not divide by 2; of this model 1, 3 do"),
+        (
+            {"ulysses": 2},
+            "odd",
+            "3 attention heads with 3 of keys and values on a rank do not divide by 2; of this model 1, 3 do",
+        ),
         ({"ulysses": 2, "attention": "sdpa"}, "llama", "is not core-rl's packed one"),
         ({"attention": "flash_attention_2"}, "llama", "attention: flash_attention_2 cannot be used here"),
         ({"attention": "varlen"}, "llama", "varlen needs a GPU"),

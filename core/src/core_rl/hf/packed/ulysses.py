@@ -31,14 +31,14 @@ class Ulysses:
     rank: int
     size: int
 
-    def check(self, config: Any) -> None:
-        """Raises `UserError` for heads that do not divide."""
-        heads = config.num_attention_heads
-        keys = getattr(config, "num_key_value_heads", None) or heads
+    def check(self, config: Any, *, cut: int = 1) -> None:
+        """Raises `UserError` for heads that do not divide; `cut` ranks of tensor parallelism have shared them already."""
+        heads = config.num_attention_heads // cut
+        keys = (getattr(config, "num_key_value_heads", None) or config.num_attention_heads) // cut
         if heads % self.size or keys % self.size:
             able = [size for size in range(1, keys + 1) if heads % size == 0 and keys % size == 0]
             message = (
-                f"train_engine.ulysses: {heads} attention heads with {keys} of keys and values do not divide by {self.size}; "
+                f"train_engine.ulysses: {heads} attention heads with {keys} of keys and values on a rank do not divide by {self.size}; "
                 f"of this model {', '.join(map(str, able))} do"
             )
             raise UserError(message)

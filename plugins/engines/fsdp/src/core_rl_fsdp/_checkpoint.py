@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.tensor import DTensor
 
 from core_rl.errors import CheckpointError
@@ -67,7 +68,10 @@ def load(
     copies = {name: _like(value, params[name]) for name, value in (reference or {}).items()} if with_reference else {}
     tensors |= {f"reference/{name}": value for name, value in copies.items()}
     try:
+        _refuse_other_names(path, set(tensors), with_reference=with_reference)
         state_dict_loader.load(tensors, checkpoint_id=path)
+    except CheckpointError:
+        raise
     except (CheckpointException, OSError, KeyError, ValueError, RuntimeError) as error:
         first = next((line for line in str(error).splitlines() if "Error" in line), str(error).splitlines()[0])
         message = f"{path}: the checkpoint is cut short, or of another model or other adapters: {first}"
@@ -78,6 +82,16 @@ def load(
         optimizer.state.clear()
     set_random_state(state["random"])
     return Loaded(steps=state["steps"], reference=with_reference)
+
+
+def _refuse_other_names(path: Path, names: set[str], *, with_reference: bool) -> None:
+    """torch reads what it is asked for, and would leave out the layers of a larger model without a word."""
+    stored = set(FileSystemReader(path).read_metadata().state_dict_metadata)
+    unread = set() if with_reference else {name for name in stored if name.startswith("reference/")}
+    odd = sorted((stored ^ names) - unread)
+    if odd:
+        message = f"{path}: the checkpoint is of another model or other adapters: {odd[0]} is on one side only"
+        raise CheckpointError(message)
 
 
 def _weights(params: Mapping[str, torch.Tensor]) -> dict[str, Any]:

@@ -18,7 +18,8 @@ def total_norm(grads: Sequence[torch.Tensor]) -> torch.Tensor:
     """
     if not grads:
         return torch.zeros(())
-    squares = torch.stack([local(grad).double().square().sum() / _copies(grad) for grad in grads]).sum()
+    norms = [torch.linalg.vector_norm(local(grad), dtype=torch.float64) for grad in grads]
+    squares = torch.stack([norm.square() / _copies(grad) for norm, grad in zip(norms, grads, strict=True)]).sum()
     if dist.get_world_size() > 1:
         squares = squares.to(grads[0].device)
         dist.all_reduce(squares)

@@ -72,5 +72,5 @@ class Places:
             message = f"train_engine.ulysses: attention of {policy.model.config.model_type} is not core-rl's packed one, and only its rows are cut"
             raise UserError(message)
         found = Ulysses(group=part.get_group(), rank=part.get_local_rank(), size=part.size())
-        found.check(policy.model.config.get_text_config())
+        found.check(policy.model.config.get_text_config(), cut=self.tensor.size())
         return found

@@ -80,7 +80,7 @@ def compile_layers(model: Any, names: Sequence[str]) -> None:
 
 def _layers(model: Any, names: Sequence[str]) -> list[torch.nn.Module]:
     wanted = set(names or model._no_split_modules or ())  # noqa: SLF001 - transformers has no public name for it
-    found = [module for module in model.modules() if type(module).__name__ in wanted]
+    found = [module for module in reversed(list(model.modules())) if type(module).__name__ in wanted]  # inner ones first
     if names and not found:
         known = sorted({type(module).__name__ for module in model.modules()})
         message = f"train_engine.wrap: the model has no layer of {list(names)}; its modules are {known}"
@@ -93,7 +93,7 @@ def tensors_of_rank_0(model: Any) -> dict[str, torch.Tensor]:
     if dist.get_rank() != 0:
         return {}
     named = [*model.named_parameters(), *model.named_buffers()]
-    return {f"{NAME}.{name}": tensor.detach().clone() for name, tensor in named}
+    return {f"{NAME}.{name}": tensor.detach() for name, tensor in named}
 
 
 @torch.no_grad()

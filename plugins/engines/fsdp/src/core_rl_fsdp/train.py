@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
     from core_rl.hf.packed.policy import Outputs
     from core_rl.hf.spec import ModelSpec
-    from core_rl.roles.train import Aggregation, Objective, TokenOutput, TrainContext, Weights
+    from core_rl.roles.train import Aggregation, Objective, TokenOutput, TrainContext, Unit, Weights
     from core_rl_fsdp.config import FsdpConfig
 
 
@@ -185,10 +185,10 @@ class FsdpTrainEngine:
             loss = objective(outputs, part.to(self.device))
             value = scalar_loss(loss, weights[batch.token_indices(micro.sequences)].to(self.device))
             totals.add(value.detach(), loss)
-        else:  # in step with the other ranks
-            value = sum(
-                (tensor.sum() * 0.0 for tensor in as_tensors(outputs).values() if tensor.requires_grad), torch.zeros(())
-            )
+        else:
+            value = torch.zeros((), device=self.device)
+        # ranks stay in step: of every output a gradient of nothing, whatever the loss reads
+        value = sum((t.flatten()[:0].sum() for t in as_tensors(outputs).values() if t.requires_grad), value)
         (value * self._places.shards.size()).backward()  # FSDP averages, and the denominators are global already
 
     def _step(self, totals: Totals, lr: float, *, num_tokens: int, num_micro_batches: int) -> StepReport:
@@ -291,8 +291,17 @@ class FsdpTrainEngine:
     def _shares(self) -> bool:
         return self.options.prefix_sharing and self._policy.shares
 
-    def _plan(self, batch: PackedBatch, unit: Any = "sequence") -> Plan:
-        return Plan.of(batch, self.options.max_tokens_per_micro_batch, unit=unit, share_prefixes=self._shares)
+    def _plan(self, batch: PackedBatch, unit: Unit = "sequence") -> Plan:
+        budget = self.options.max_tokens_per_micro_batch
+        if not self._policy.packed and self._places.shards.size() > 1:
+            budget = 1  # a sequence is a forward pass then, and ranks gather weights in step: one for each micro-batch
+            if unit == "group":
+                message = (
+                    f"train_engine: fsdp: attention of {self.module.config.model_type} does not pack, and the loss wants whole "
+                    "groups: set launcher.workers=1, or take another loss"
+                )
+                raise UserError(message)
+        return Plan.of(batch, budget, unit=unit, share_prefixes=self._shares)
 
     def _compute(self, function: Callable[[], Any]) -> Any:
         """With every weight in place that the function reads."""
