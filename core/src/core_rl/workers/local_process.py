@@ -52,7 +52,7 @@ def serve(connection: Connection, *, rank: int, environment: Mapping[str, str], 
         try:
             request: Request = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the driver, by a pipe of its own
         except (EOFError, OSError):
-            return
+            os._exit(0)  # at once: a process group that is still joined would wait for its peers
         except Exception as error:  # noqa: BLE001 - a class that only the driver can import
             connection.send(Reply(failure=Failure.of(rank, error)))
             continue

@@ -24,20 +24,11 @@ class TestUlysses(TrainEngineConformance):
 
 @pytest.mark.slow
 class TestTensorParallel(TrainEngineConformance):
-    """Two ranks share every matrix and the vocabulary."""
+    """Two ranks share every matrix and the vocabulary; of four, each two have a part of the batch."""
 
     engine = "fsdp"
     options = {"device": "cpu", "tensor_parallel": 2}  # noqa: RUF012 - it is read only
-    world_sizes = (2,)
-
-
-@pytest.mark.slow
-class TestBoth(TrainEngineConformance):
-    """Four ranks: two parts of the batch, each on two ranks that share every matrix."""
-
-    engine = "fsdp"
-    options = {"device": "cpu", "tensor_parallel": 2}  # noqa: RUF012 - it is read only
-    world_sizes = (4,)
+    world_sizes = (2, 4)
 
 
 @pytest.mark.slow
