@@ -91,8 +91,23 @@ class TestStage1BFloat16(_BFloat16):
 
 
 @pytest.mark.slow
+class TestStage1BFloat16Offloaded(_BFloat16):
+    options = _options(1, offload_optimizer="cpu")
+
+
+@pytest.mark.slow
 class TestStage2BFloat16(_BFloat16):
+    options = _options(2)
+
+
+@pytest.mark.slow
+class TestStage2BFloat16Offloaded(_BFloat16):
     options = _options(2, offload_optimizer="cpu")
+
+
+@pytest.mark.slow
+class TestStage3BFloat16Offloaded(_BFloat16):
+    options = _options(3, **OFFLOADED)
 
 
 @pytest.mark.slow

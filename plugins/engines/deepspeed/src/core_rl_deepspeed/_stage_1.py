@@ -64,7 +64,11 @@ class FlatShards:
         self._engine.optimizer.update_lp_params()
 
     def step(self, lr: float) -> tuple[float, bool]:
-        return step_engine(self._engine, lr)
+        norm, taken = step_engine(self._engine, lr)
+        if not taken:  # with an offloaded optimizer DeepSpeed would add the next gradients to the bad ones, for ever
+            sums = getattr(self._engine.optimizer, "averaged_gradients", {})
+            sums.update(dict.fromkeys(sums))
+        return norm, taken
 
     def tensors(self) -> Iterable[torch.Tensor]:
         zero = self._engine.optimizer
