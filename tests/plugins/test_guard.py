@@ -20,16 +20,16 @@ def core_rl_losses():
     return []
 """
 FORMS = {
-    "statement": "import deepspeed",
-    "submodule": "import deepspeed.ops as ops",
-    "from_package": "from deepspeed import ops",
-    "from_submodule": "from deepspeed.ops import fused",
-    "import_module": "import importlib; importlib.import_module('deepspeed.ops')",
-    "bound_import_module": "from importlib import import_module; import_module('deepspeed')",
-    "dunder_import": "__import__('deepspeed')",
-    "optional": "try:\n    import deepspeed\nexcept ImportError:\n    deepspeed = None",
-    "swallowed": "try:\n    import deepspeed\nexcept:\n    deepspeed = None",
-    "swallowed_by_name": "import importlib\ntry:\n    importlib.import_module('deepspeed')\nexcept BaseException:\n    pass",
+    "statement": "import sglang",
+    "submodule": "import sglang.ops as ops",
+    "from_package": "from sglang import ops",
+    "from_submodule": "from sglang.ops import fused",
+    "import_module": "import importlib; importlib.import_module('sglang.ops')",
+    "bound_import_module": "from importlib import import_module; import_module('sglang')",
+    "dunder_import": "__import__('sglang')",
+    "optional": "try:\n    import sglang\nexcept ImportError:\n    sglang = None",
+    "swallowed": "try:\n    import sglang\nexcept:\n    sglang = None",
+    "swallowed_by_name": "import importlib\ntry:\n    importlib.import_module('sglang')\nexcept BaseException:\n    pass",
     "through_a_library": "import somelibrary",
 }
 
@@ -37,9 +37,9 @@ FORMS = {
 @pytest.fixture
 def heavy(site):
     """A stand-in for a heavy package that this environment does not have, and a library that imports it."""
-    site.module("deepspeed.__init__", "")
-    site.module("deepspeed.ops", "fused = 1")
-    site.module("somelibrary", "try:\n    import deepspeed\n    HAS = True\nexcept:\n    HAS = False")
+    site.module("sglang.__init__", "")
+    site.module("sglang.ops", "fused = 1")
+    site.module("somelibrary", "try:\n    import sglang\n    HAS = True\nexcept:\n    HAS = False")
     return site
 
 
@@ -49,16 +49,16 @@ def heavy(site):
 def test_every_form_of_import_is_refused(heavy, form: str, place: str, loaded: bool) -> None:
     """A heavy import at listing breaks the plugin, in every form, whether the process has the module already or not."""
     if loaded:
-        importlib.import_module("deepspeed.ops")
+        importlib.import_module("sglang.ops")
     body = FORMS[form]
     code = body + HOOK.format(body="pass") if place == "import" else HOOK.format(body=body.replace("\n", "\n    "))
     heavy.add("bad-heavy", code)
 
     reasons = {row.plugin: row.reason for row in Catalogue.discover().broken}
 
-    assert reasons["bad-heavy"].startswith("imports deepspeed")
+    assert reasons["bad-heavy"].startswith("imports sglang")
     assert "when plugins are listed" in reasons["bad-heavy"]
-    assert ("deepspeed" in sys.modules) == loaded
+    assert ("sglang" in sys.modules) == loaded
 
 
 def test_the_refusal_repeats(heavy) -> None:
@@ -83,7 +83,7 @@ def test_a_library_is_not_left_half_made(heavy) -> None:
 
 def test_asking_whether_a_backend_is_there_is_allowed(heavy) -> None:
     """`importlib.util.find_spec` imports nothing, and answers truly."""
-    code = "import importlib.util\nHAS = [importlib.util.find_spec(n) is not None for n in ('deepspeed', 'sglang_x')]"
+    code = "import importlib.util\nHAS = [importlib.util.find_spec(n) is not None for n in ('sglang', 'no_such_module')]"
     heavy.add("asks-only", code + HOOK.format(body="pass"))
 
     catalogue = Catalogue.discover()
@@ -96,9 +96,9 @@ def test_other_threads_import_what_they_like(heavy) -> None:
     heard: list[object] = []
 
     def work() -> None:
-        import deepspeed.ops
+        import sglang.ops
 
-        heard.append(deepspeed.ops.fused)
+        heard.append(sglang.ops.fused)
 
     with heavy_import_guard():
         thread = threading.Thread(target=work)
@@ -114,17 +114,17 @@ def test_nothing_stays_behind(heavy) -> None:
     with heavy_import_guard() as attempts:
         kept = importlib.import_module
         with pytest.raises(HeavyImportError):
-            kept("deepspeed")
+            kept("sglang")
 
     after = (builtins.__import__, importlib.import_module, list(sys.meta_path))
     assert after == before
-    assert attempts.modules == ["deepspeed"]
-    assert kept("deepspeed").__name__ == "deepspeed"
+    assert attempts.modules == ["sglang"]
+    assert kept("sglang").__name__ == "sglang"
 
 
 def test_the_finder_alone_refuses(heavy) -> None:
     """An import that goes round both functions, as C code's does, meets the finder."""
     with heavy_import_guard() as attempts, pytest.raises(HeavyImportError):
-        importlib._bootstrap._gcd_import("deepspeed")
+        importlib._bootstrap._gcd_import("sglang")
 
-    assert attempts.modules == ["deepspeed"]
+    assert attempts.modules == ["sglang"]
