@@ -185,6 +185,7 @@ def test_ctrl_c(site) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(site.path)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - a shell's background jobs ignore it
     ) as process:
         assert process.stdout.readline() == b"on\n"
         time.sleep(0.05)
