@@ -14,8 +14,10 @@ import pytest
 import torch
 
 from core_rl.errors import DataError, RunError, UserError
+from core_rl.workers import process_group
 from core_rl.workers.group import Every, Failure, WorkerError, first_cause, scatter
 from core_rl.workers.local_group import LocalGroup
+from core_rl.workers.ranks import Ranks
 
 HERE = Path(__file__).parent
 FORM = ("toy", "toys:Toy", None)
@@ -118,3 +120,23 @@ def test_workers_end_with_a_killed_driver(tmp_path):
 
     assert len(children) == 2
     assert not alive
+
+
+def test_a_device_that_the_group_does_not_serve_is_refused(monkeypatch):
+    """Two engines of one process, one on the CPU and one on a GPU; and a rank without a GPU of its own."""
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    process_group.join("cpu")
+    try:
+        monkeypatch.setattr(process_group, "pick_device", lambda *_: torch.device("cuda", 0))
+        with pytest.raises(UserError, match="in a gloo group already, which does not serve cuda tensors"):
+            process_group.join("cuda")
+    finally:
+        process_group.leave()
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+    with pytest.raises(UserError, match="worker 2 of this machine has no GPU of its own, torch sees 2: start 2 workers"):
+        process_group.pick_device("auto", Ranks(rank=2, world_size=4, local_rank=2))
+    with pytest.raises(UserError, match="expected auto, cpu or cuda, found 'gpu'"):
+        process_group.pick_device("gpu", Ranks())
