@@ -69,3 +69,26 @@ def test_a_run_on_two_workers_survives_a_kill(tmp_path):
     assert f"Resuming from step {saved}" in told
     assert [row["step"] for row in steps_of(tmp_path)][-2:] == [saved + 1, saved + 2]
     assert steps_of(tmp_path)[-1]["mismatch/abs_max"] < 1e-4
+
+
+def test_roles_have_launchers_of_their_own(tmp_path):
+    """The policy in the run's process, on the weights that are sampled from; its critic is FSDP on two workers."""
+    arguments = [
+        "train",
+        "examples/algorithms/ppo.yaml",
+        "run.steps=2",
+        "run.prompts_per_step=16",
+        f"run.dir={tmp_path}",
+        "eval.every=0",
+        "loggers=[jsonl]",
+        "checkpoint={at_end: false, export_hf: false}",
+        "algorithm.critic={train_engine: {name: fsdp, lr: 1e-3, device: cpu}, launcher: {name: local, workers: 2}}",
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-m", "core_rl", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    rows = [json.loads(row) for row in next(tmp_path.glob("ppo/2*/metrics.jsonl")).read_text().splitlines()]
+
+    assert done.returncode == 0, done.stderr
+    assert [row["step"] for row in rows] == [1, 2]
+    assert all(row["critic/loss"] > 0 for row in rows)
