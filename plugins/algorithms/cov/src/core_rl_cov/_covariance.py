@@ -32,21 +32,28 @@ def share_of(batch: PackedBatch, ratio: float) -> int:
 
 
 def drawn(batch: PackedBatch, candidates: torch.Tensor, count: int) -> torch.Tensor:
-    """[N] bool: `count` of the candidates, as if at random, and the same ones in every order of packing.
-
-    The key of a token is a hash of what it is and where it stands. Samples of one prompt often begin alike, so that it has their whole
-    sequence in it too: else such tokens would all be drawn or none.
-    """
+    """[N] bool: `count` of the candidates, as if at random, and the same ones in every order of packing."""
     where = candidates.nonzero()[:, 0]
+    chosen = where[_key(batch, where).topk(min(count, where.numel())).indices]
+    return torch.zeros_like(candidates).index_fill(0, chosen, value=True)
+
+
+def largest(batch: PackedBatch, values: torch.Tensor, count: int) -> torch.Tensor:
+    """[N] bool: the `count` largest. Of those that are equal in float32, as the two of a batch of two tokens always are, `drawn` ones."""
+    if count == 0:
+        return torch.zeros_like(values, dtype=torch.bool)
+    rounded = values.float()
+    last = rounded.topk(count).values[-1]
+    above = rounded > last
+    return above | drawn(batch, rounded == last, count - int(above.sum()))
+
+
+def _key(batch: PackedBatch, where: torch.Tensor) -> torch.Tensor:
+    """A hash of what each token is and where it stands. Samples of one prompt often begin alike, so that it has their whole sequence in
+    it too: else such tokens would all be drawn or none.
+    """
     logprobs = batch["old_logprobs"].double()
     whole = segment_sum(logprobs * (1 + batch.positions), batch.cu_seqlens, batch.loss_mask)
     whole, logprobs = whole[batch.sequence_ids[where]], logprobs[where]
     own = logprobs * 12.9898 + batch["advantages"][where].double() * 78.233 + batch.positions[where] * 37.719
-    key = (own + batch.tokens[where] * 0.7548 + 94.673 * whole).sin().mul(43758.5453).frac()
-    chosen = where[key.topk(min(count, where.numel())).indices]
-    return torch.zeros_like(candidates).index_fill(0, chosen, value=True)
-
-
-def largest(values: torch.Tensor, count: int) -> torch.Tensor:
-    """[N] bool: the `count` largest."""
-    return torch.zeros_like(values, dtype=torch.bool).index_fill(0, values.topk(count).indices, value=True)
+    return (own + batch.tokens[where] * 0.7548 + 94.673 * whole).sin().mul(43758.5453).frac()

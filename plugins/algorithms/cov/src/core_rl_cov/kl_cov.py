@@ -34,7 +34,7 @@ class KlCov:
         self.options = options
 
     def before_step(self, batch: PackedBatch) -> PackedBatch:
-        return batch.with_tokens(kl_cov=largest(covariance(batch), share_of(batch, self.options.ratio)))
+        return batch.with_tokens(kl_cov=largest(batch, covariance(batch), share_of(batch, self.options.ratio)))
 
     def __call__(self, logprobs: torch.Tensor, batch: PackedBatch) -> LossOutput:
         old, chosen = batch["old_logprobs"], batch["kl_cov"]
