@@ -21,6 +21,8 @@ import attrs
 import torch
 import torch.distributed as dist
 
+from core_rl.train.chunks import chunks
+
 
 @attrs.frozen(kw_only=True)
 class Shard:
@@ -69,7 +71,7 @@ def token_logprobs(
 def top_logprobs(hidden: torch.Tensor, weight: torch.Tensor, shard: Shard, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The k likeliest tokens in each place and their log-probabilities, [M, k] each, best first."""
     ids, logprobs = [], []
-    for chunk in _chunks(len(hidden), shard.rows):
+    for chunk in chunks(len(hidden), shard.rows):
         logits = shard.logits(hidden[chunk], weight)
         _, normaliser = _normalise(logits, shard)
         best, columns = logits.topk(min(k, shard.size))
@@ -92,7 +94,7 @@ class _TokenLogprobs(torch.autograd.Function):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         logprobs, entropies, normalisers = [], [], []
         logits = None
-        for chunk in _chunks(len(ids), shard.rows):
+        for chunk in chunks(len(ids), shard.rows):
             logits = shard.logits(hidden[chunk], weight)
             top, normaliser = _normalise(logits, shard)
             columns, here = shard.local(ids[chunk])
@@ -119,7 +121,7 @@ class _TokenLogprobs(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros_like(weight, dtype=normalisers.dtype)
         kept, ctx.logits = ctx.logits, None
-        for chunk in reversed(_chunks(len(ids), shard.rows)):
+        for chunk in reversed(chunks(len(ids), shard.rows)):
             logits = shard.logits(hidden[chunk], weight) if kept is None else kept
             kept = None
             logprobs = logits.sub_(normalisers[chunk, None])
@@ -141,15 +143,6 @@ def _normalise(logits: torch.Tensor, shard: Shard) -> tuple[torch.Tensor, torch.
     own = logits.amax(1) if shard.size else logits.new_full((len(logits),), float("-inf"))
     top = shard.max(own)
     return top, top + shard.sum((logits - top[:, None]).exp_().sum(1)).log()
-
-
-def _chunks(count: int, rows: int) -> list[slice]:
-    """Full chunks but for the first, so that the last, which is not computed twice, is as large as can be. An empty one for nothing."""
-    if count == 0:
-        return [slice(0, 0)]
-    starts = range(count % rows, count, rows)
-    first = [slice(0, count % rows)] if count % rows else []
-    return first + [slice(start, start + rows) for start in starts]
 
 
 def _side_by_side(values: torch.Tensor, group: Any) -> torch.Tensor:

@@ -22,6 +22,8 @@ from typing import Any
 import attrs
 import torch
 
+from core_rl.train.chunks import chunks
+
 _BLOCK = 64
 """Rows that are exponentiated at a time, so that the pass stays in the cache."""
 
@@ -84,7 +86,7 @@ def token_logprobs(
 def top_logprobs(hidden: torch.Tensor, head: Head, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """hidden [M, E] -> the k likeliest ids [M, k], best first, and their log-probabilities [M, k], without gradient."""
     table = head.table(len(hidden))
-    pieces = [head.log_softmax(hidden[chunk], table)[0].topk(k) for chunk in _chunks(len(hidden), head.rows)]
+    pieces = [head.log_softmax(hidden[chunk], table)[0].topk(k) for chunk in chunks(len(hidden), head.rows)]
     return torch.cat([piece.indices for piece in pieces]), torch.cat([piece.values for piece in pieces])
 
 
@@ -103,7 +105,7 @@ class _TokenLogprobs(torch.autograd.Function):
         table = head.table(len(ids))
         entropy, normalisers = (table.new_empty(len(ids)) for _ in range(2))
         logprobs = table.new_empty(ids.shape)
-        for chunk in _chunks(len(ids), head.rows):
+        for chunk in chunks(len(ids), head.rows):
             values, normaliser = head.log_softmax(hidden[chunk], table)
             normalisers[chunk] = normaliser[:, 0]
             logprobs[chunk] = values.gather(1, ids[chunk])
@@ -124,7 +126,7 @@ class _TokenLogprobs(torch.autograd.Function):
         grad_bias = None if head.bias is None else torch.zeros_like(head.bias)
         kept, ctx.table = ctx.table, None
         table = head.table(len(ids)) if kept is None else kept
-        for chunk in reversed(_chunks(len(ids), head.rows)):
+        for chunk in reversed(chunks(len(ids), head.rows)):
             grad_logits = table[: chunk.stop - chunk.start]
             if kept is None or chunk.stop < len(ids):
                 head.log_softmax(hidden[chunk], table)
@@ -147,15 +149,6 @@ class _TokenLogprobs(torch.autograd.Function):
                 sink.add_(grad_logits.t() @ hidden[chunk])
         grad_weight = None if head.sink is not None or sink is None else sink.to(head.weight.dtype)
         return grad_hidden, grad_weight, grad_bias, None, None, None
-
-
-def _chunks(count: int, rows: int) -> list[slice]:
-    """Full chunks but for the first, so that the last, which is not computed twice, is as large as can be. An empty one for nothing."""
-    if count == 0:
-        return [slice(0, 0)]
-    starts = range(count % rows, count, rows)
-    first = [slice(0, count % rows)] if count % rows else []
-    return first + [slice(start, start + rows) for start in starts]
 
 
 def _entropy(log_softmax: torch.Tensor) -> torch.Tensor:
