@@ -18,7 +18,7 @@ from core_rl.hf.values import small_head
 if TYPE_CHECKING:
     from core_rl.hf.spec import ModelSpec
 
-_FILE = "value_head.safetensors"
+VALUE_HEAD_FILE = "value_head.safetensors"
 
 
 def value_weight(module: Any) -> torch.Tensor | None:
@@ -40,7 +40,7 @@ def add_value_head(module: Any, *, seed: int) -> None:
 @torch.no_grad()
 def load_value_head(module: Any, spec: ModelSpec) -> None:
     """The head that an earlier training has left in the model's folder."""
-    path = None if spec.path is None else Path(spec.path) / _FILE
+    path = None if spec.path is None else Path(spec.path) / VALUE_HEAD_FILE
     if path is not None and path.is_file():
         from safetensors.torch import load_file
 
@@ -51,9 +51,14 @@ def save_value_head(module: Any, path: Path) -> None:
     """Beside the model, which other programs load without it."""
     head = getattr(module, VALUE_HEAD, None)
     if head is not None:
-        from safetensors.torch import save_file
+        write_value_head(head.weight, path)
 
-        save_file({"weight": head.weight.detach().cpu().contiguous()}, path / _FILE)
+
+def write_value_head(weight: torch.Tensor, path: Path) -> None:
+    """The weight [1, E] of a head, whole."""
+    from safetensors.torch import save_file
+
+    save_file({"weight": weight.detach().cpu().contiguous()}, path / VALUE_HEAD_FILE)
 
 
 @contextmanager

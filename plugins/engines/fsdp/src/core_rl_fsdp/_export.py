@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from core_rl.hf.packed.module import NAME
+from core_rl.hf.packed.values import write_value_head
 from core_rl.hf.packed.weights import VALUE_HEAD
 from core_rl.hf.save import save_about, save_weights
 from core_rl_fsdp._shards import named_whole, whole_tensor
@@ -31,7 +32,5 @@ def save_folder(inside: Inside, spec: ModelSpec, path: Path, device: torch.devic
         save_weights(stream, path)
         save_about(model, spec, path)
         if weight is not None:
-            from safetensors.torch import save_file
-
-            save_file({"weight": weight.to(getattr(torch, spec.dtype)).cpu().contiguous()}, path / "value_head.safetensors")
+            write_value_head(weight.to(getattr(torch, spec.dtype)), path)
     dist.barrier()

@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 
 from core_rl.hf.load import load_config
+from core_rl.hf.packed.values import write_value_head
 from core_rl.hf.save import save_about, save_weights
-from core_rl_megatron._holding import VALUE_HEAD_FILE
 
 if TYPE_CHECKING:
     from core_rl.roles.train import TrainContext
@@ -30,10 +30,9 @@ def save_hf(path: Path, holding: Holding, context: TrainContext) -> None:
 
 
 def _save_heads(heads: dict[str, torch.Tensor], path: Path) -> None:
-    from safetensors.torch import save_file
 
     for tensor in heads.values():
-        save_file({"weight": tensor.cpu().contiguous()}, path / VALUE_HEAD_FILE)
+        write_value_head(tensor, path)
 
 
 def _without_weights(context: TrainContext) -> Any:

@@ -12,6 +12,7 @@ from megatron.core import parallel_state
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 
 from core_rl.hf.load import load_config
+from core_rl.hf.packed.values import VALUE_HEAD_FILE
 from core_rl.hf.values import small_head
 from core_rl_megatron._config import transformer_config
 from core_rl_megatron._families import num_experts, rules
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from core_rl.roles.train import TrainContext
     from core_rl_megatron._layout import Layout
     from core_rl_megatron.config import MegatronConfig
-
-VALUE_HEAD_FILE = "value_head.safetensors"
-"""Beside a model that other programs load without it, as the local engine writes it."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
