@@ -21,9 +21,15 @@ FIELDS = {"gathered_logprobs": "gathered"}
 
 
 def room_for(
-    batch: PackedBatch, outputs: Sequence[TokenOutput], *, heads: Heads, top_k: int | None = None, vocabulary: int
+    batch: PackedBatch,
+    outputs: Sequence[TokenOutput],
+    *,
+    heads: Heads,
+    top_k: int | None = None,
+    vocabulary: int,
+    device: torch.device | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Zeros on the CPU for everything that is asked for; of the likeliest tokens at most the vocabulary.
+    """Zeros for everything that is asked for, on the CPU unless told otherwise; of the likeliest tokens at most the vocabulary.
 
     Raises:
         ModelError: the engine was built without the head that gives it.
@@ -33,12 +39,13 @@ def room_for(
             message = f"{name} were asked for, and the engine was built with heads {heads!r}"
             raise ModelError(message)
     count = batch.num_tokens
-    results: dict[str, torch.Tensor] = {name: torch.zeros(count) for name in outputs}
+    results: dict[str, torch.Tensor] = {name: torch.zeros(count, device=device) for name in outputs}
     if heads == "value":
         return results
     if top_k is not None:
         k = min(top_k, vocabulary)
-        results |= {"topk_ids": torch.zeros(count, k, dtype=torch.int64), "topk_logprobs": torch.zeros(count, k)}
+        results["topk_ids"] = torch.zeros(count, k, dtype=torch.int64, device=device)
+        results["topk_logprobs"] = torch.zeros(count, k, device=device)
     if "gather_ids" in batch:
-        results["gathered_logprobs"] = torch.zeros(batch["gather_ids"].shape)
+        results["gathered_logprobs"] = torch.zeros(batch["gather_ids"].shape, device=device)
     return results

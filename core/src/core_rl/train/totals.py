@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from core_rl.roles.train import LossOutput
+from core_rl.roles.train import LossOutput, StepReport
 
 
 class Totals:
@@ -40,6 +40,20 @@ class Totals:
             highest = {name: torch.tensor(value) for name, value in maxima.items()}
             others.add(torch.zeros(()), LossOutput(values=torch.zeros(()), metrics=metrics, maxima=highest))
         self.__dict__.update(others.__dict__)
+
+    def report(
+        self, *, lr: float, grad_norm: float = 0.0, num_tokens: int = 0, num_micro_batches: int = 0, skipped: bool = False
+    ) -> StepReport:
+        """What the step tells; without anything added, that there was nothing to learn from."""
+        return StepReport(
+            loss=float(self.loss),
+            grad_norm=grad_norm,
+            lr=lr,
+            num_tokens=num_tokens,
+            num_micro_batches=num_micro_batches,
+            skipped=skipped,
+            metrics=self.metrics(),
+        )
 
     def metrics(self) -> dict[str, float]:
         """Total sum over total count; a metric that counted nothing is left out."""

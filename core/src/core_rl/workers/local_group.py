@@ -7,24 +7,23 @@ import pickle
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from core_rl.errors import RunError, UserError
-from core_rl.workers.group import Failure, First, Gather, Split, first_cause
-from core_rl.workers.local_process import Reply, Request, serve
+from core_rl.errors import UserError
+from core_rl.workers.calls import GroupCalls
+from core_rl.workers.group import Failure, Gather, first_cause
+from core_rl.workers.local_process import serve
 from core_rl.workers.ranks import Ranks
-
-if TYPE_CHECKING:
-    from core_rl.plugins.build import WorkerForm
+from core_rl.workers.worker import Reply, Request
 
 _SETTLE_S = 2.0
 """After the first failure: so long the others may tell theirs, one of which may be the cause."""
 _GOODBYE_S = 5.0
 
 
-class LocalGroup:
+class LocalGroup(GroupCalls):
     """A `core_rl.workers.group.WorkerGroup`. The processes start at once."""
 
     def __init__(self, workers: int, *, threads: int | None = None, environment: Mapping[str, str] | None = None) -> None:
@@ -46,36 +45,7 @@ class LocalGroup:
 
     @property
     def alive(self) -> bool:
-        """Neither closed nor ended by a failure."""
         return bool(self._processes)
-
-    def create(self, key: str, form: WorkerForm, *args: Any) -> None:
-        self._all("create", (key, form, args), doing=f"making {form[0]}")
-
-    def call(
-        self, key: str, method: str, *args: Any, split: Split | None = None, gather: Gather | None = None, **kwargs: Any
-    ) -> Any:
-        parts = None if split is None else split(args, self.world_size)
-        lists = [args] * self.world_size if parts is None else parts
-        requests = [("call", (key, method, own, kwargs)) for own in (lists[:1] if parts is None else lists)]
-        return self._run(requests, gather or First(), doing=method)
-
-    def stream(self, key: str, method: str, *args: Any) -> Iterator[Any]:
-        number = self._all("open", (key, method, args), doing=method)
-        done = False
-        try:
-            while not done:
-                requests = [("draw", (number,), {"keep": rank == 0}) for rank in range(self.world_size)]
-                items = self._run(requests, First(), doing=method)
-                done = items is None
-                yield from items or ()
-        finally:
-            if not done and self._processes:
-                self._all("shut", (number,), doing=method)
-
-    def remove(self, key: str) -> None:
-        if self._processes:
-            self._all("remove", (key,), doing="remove")
 
     def close(self) -> None:
         for connection in self._connections:
@@ -89,14 +59,7 @@ class LocalGroup:
             process.close()
         self._connections, self._processes = [], []
 
-    def _all(self, operation: str, args: tuple[Any, ...], *, doing: str) -> Any:
-        return self._run([(operation, args)], First(), doing=doing)
-
-    def _run(self, requests: Sequence[tuple[Any, ...]], gather: Gather, *, doing: str) -> Any:
-        """One request for all ranks, or one for each; then all replies."""
-        if not self._processes:
-            message = f"{doing}: the workers are gone"
-            raise RunError(message)
+    def _exchange(self, requests: Sequence[Request], gather: Gather, *, doing: str) -> Any:
         messages: dict[tuple[int, bool], bytes] = {}
         for rank, connection in enumerate(self._connections):
             index, fetch = (rank if len(requests) > 1 else 0), gather.wants(rank)
@@ -138,13 +101,12 @@ class LocalGroup:
         return results
 
 
-def _pickled(request: tuple[Any, ...], *, fetch: bool) -> bytes:
-    operation, args, *options = request
+def _pickled(request: Request, *, fetch: bool) -> bytes:
     try:
-        return pickle.dumps(Request(operation=operation, args=args, options=options[0] if options else {}, fetch=fetch))
+        return pickle.dumps((request, fetch))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         message = (
-            f"the launcher cannot send {operation} to its workers: {error}; what they are given must pickle: classes at the top "
+            f"the launcher cannot send {request.operation} to its workers: {error}; what they are given must pickle: classes at the top "
             "level of an importable module"
         )
         raise UserError(message) from error

@@ -8,12 +8,10 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import attrs
+from typing import TYPE_CHECKING
 
 from core_rl.workers.group import Failure
-from core_rl.workers.worker import Worker
+from core_rl.workers.worker import Reply, Worker
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -21,26 +19,11 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 1.0
 
 
-@attrs.frozen(kw_only=True)
-class Request:
-    """One call of a method of `Worker`. The result is sent back if `fetch`, else that it is done."""
-
-    operation: str
-    args: tuple[Any, ...]
-    fetch: bool
-    options: Mapping[str, Any] = attrs.field(factory=dict)
-
-
-@attrs.frozen(kw_only=True)
-class Reply:
-    """What came of it."""
-
-    result: Any = None
-    failure: Failure | None = None
-
-
 def serve(connection: Connection, *, rank: int, environment: Mapping[str, str], threads: int, driver: int) -> None:
-    """Answer requests until there are no more. A request is a pickle of bytes; a reply goes by shared memory where it has tensors."""
+    """Answer until there are no more requests, each a pickle of the `Request` and of whether its result is to be sent back.
+
+    A reply goes by shared memory where it has tensors.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the driver decides what ends
     os.environ.update(environment)
     threading.Thread(target=_end_with, args=(driver,), daemon=True).start()
@@ -50,15 +33,15 @@ def serve(connection: Connection, *, rank: int, environment: Mapping[str, str], 
     worker = Worker()
     while True:
         try:
-            request: Request = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the driver, by a pipe of its own
+            request, fetch = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the driver, by a pipe of its own
         except (EOFError, OSError):
             os._exit(0)  # at once: a process group that is still joined would wait for its peers
         except Exception as error:  # noqa: BLE001 - a class that only the driver can import
             connection.send(Reply(failure=Failure.of(rank, error)))
             continue
         try:
-            result = getattr(worker, request.operation)(*request.args, **request.options)
-            connection.send(Reply(result=result if request.fetch else None))
+            result = worker.answer(request)
+            connection.send(Reply(result=result if fetch else None))
         except Exception as error:  # noqa: BLE001 - whatever it is, the driver tells
             connection.send(Reply(failure=Failure.of(rank, error)))
 

@@ -6,16 +6,36 @@ It is not told what it holds: an engine, or whatever else a plugin creates in a 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from core_rl.plugins.build import build_worker_form
+from core_rl.workers.group import Failure
 
 if TYPE_CHECKING:
     from core_rl.plugins.build import WorkerForm
 
 BUCKET_BYTES = 256 * 2**20
 """About so much is sent at once of a stream of tensors."""
+
+
+@attrs.frozen(kw_only=True)
+class Request:
+    """One call of a method of `Worker`."""
+
+    operation: str
+    args: tuple[Any, ...]
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Reply:
+    """What came of it."""
+
+    result: Any = None
+    failure: Failure | None = None
 
 
 class Worker:
@@ -25,6 +45,9 @@ class Worker:
         self._objects: dict[str, Any] = {}
         self._streams: dict[int, Iterator[Any]] = {}
         self._numbers = itertools.count()
+
+    def answer(self, request: Request) -> Any:
+        return getattr(self, request.operation)(*request.args, **request.options)
 
     def create(self, key: str, form: WorkerForm, args: Sequence[Any]) -> None:
         """`args` follow the component's own options."""

@@ -171,6 +171,19 @@ def attrs_bf16(spec: ModelSpec) -> ModelSpec:
     return attrs.evolve(spec, dtype="bfloat16")
 
 
+def test_torch_is_left_as_it_was():
+    """DeepSpeed's own linear layer is there for its model alone: others in this process compute to the bit as before."""
+    before = torch.nn.functional.linear
+    engine = DeepSpeedTrainEngine(DeepSpeedConfig(device="cpu", zero_stage=3, **COMMON), context())
+    engine.setup()
+    found, during = torch.nn.functional.linear, engine._launched.linear
+    take_step(engine, grouped_batch(1))
+
+    assert found is before
+    assert during is not before
+    assert torch.nn.functional.linear is before
+
+
 def test_float16_is_refused():
     """It needs a scaled loss."""
     engine = DeepSpeedTrainEngine(DeepSpeedConfig(device="cpu"), context(ModelSpec(dtype="float16")))

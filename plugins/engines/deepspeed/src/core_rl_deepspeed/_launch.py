@@ -15,6 +15,7 @@ from core_rl.hf.packed.module import Inside
 from core_rl.train.optimizer import build_optimizer
 from core_rl_deepspeed._backend import require_deepspeed
 from core_rl_deepspeed._known_keys import check_keys
+from core_rl_deepspeed._linear import Linear, current, in_place
 from core_rl_deepspeed._settings import ds_config
 from core_rl_deepspeed._stage_0 import Replicas
 from core_rl_deepspeed._stage_1 import FlatShards
@@ -36,6 +37,8 @@ class Launched:
     inside: Inside
     shards: Shards
     engine: Any = None
+    linear: Linear
+    """What computes linear layers."""
 
 
 def settings_of(options: DeepSpeedConfig, context: TrainContext) -> dict[str, Any]:
@@ -58,6 +61,14 @@ def settings_of(options: DeepSpeedConfig, context: TrainContext) -> dict[str, An
 
 
 def launch(built: Built, options: DeepSpeedConfig, settings: Mapping[str, Any], device: torch.device) -> Launched:
+    with in_place(current()):
+        inside, shards, engine = _launch(built, options, settings, device)
+        return Launched(inside=inside, shards=shards, engine=engine, linear=current())
+
+
+def _launch(
+    built: Built, options: DeepSpeedConfig, settings: Mapping[str, Any], device: torch.device
+) -> tuple[Inside, Shards, Any]:
     deepspeed = require_deepspeed(device)
     inside, params = Inside(built.model), list(built.trainable().values())
     if options.zero_stage == 0:
@@ -65,17 +76,17 @@ def launch(built: Built, options: DeepSpeedConfig, settings: Mapping[str, Any], 
         engine = _initialize(deepspeed, inside, replicas.optimizer, settings) if params else None
         inside.to(device)
         replicas.engine = engine
-        return Launched(inside=inside, shards=replicas, engine=engine)
+        return inside, replicas, engine
     if options.zero_stage < 3:
         if not params:
-            return Launched(inside=inside.to(device), shards=Replicas([], options))
+            return inside.to(device), Replicas([], options), None
         engine = _initialize(deepspeed, inside, build_optimizer(options, params), settings)
-        return Launched(inside=inside, shards=FlatShards(engine, options), engine=engine)
+        return inside, FlatShards(engine, options), engine
     optimizer = build_optimizer(options, params) if params else None
     engine = _initialize(deepspeed, inside, optimizer, settings)
     for weight in built.read_outside():
         deepspeed.zero.register_external_parameter(inside, weight)
-    return Launched(inside=inside, shards=Partitions(engine, options), engine=engine)
+    return inside, Partitions(engine, options), engine
 
 
 def _initialize(deepspeed: Any, inside: Inside, optimizer: Any, settings: Mapping[str, Any]) -> Any:

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import torch
 
-from core_rl.hf.load import load_model
-from core_rl.hf.packed.adapters import add_adapters
+from core_rl.hf.packed.build import bare_model, cast_parameters, dress
 from core_rl.hf.packed.policy import Policy
 from core_rl.hf.packed.probe import probe
-from core_rl.hf.packed.values import add_value_head, load_value_head, score_set_aside, value_weight
-from core_rl.hf.packed.weights import enable_checkpointing, switch_off_dropout
-from core_rl.hf.values import load_value_model
+from core_rl.hf.packed.values import value_weight
 
 if TYPE_CHECKING:
     from core_rl.roles.train import TrainContext
@@ -49,24 +46,11 @@ class Built:
 
 
 def build_model(options: DeepSpeedConfig, context: TrainContext) -> Built:
-    model: Any = (load_value_model if context.heads == "value" else load_model)(context.model, seed=context.seed)
-    switch_off_dropout(model)
+    model = bare_model(context)
     policy = probe(model, logits_memory_mb=options.logits_memory_mb)
     policy.temperature = context.temperature
-    dtype = getattr(torch, context.model.dtype)
-    for param in model.parameters():  # not buffers: rotary frequencies are float32 in any precision
-        param.data = param.data.to(dtype)
-    adapted = None
-    if options.lora is not None and not context.frozen:
-        with score_set_aside(model):
-            adapted = add_adapters(model, options.lora, seed=context.seed)
-        for param in adapted.parameters():
-            param.data = param.data.to(dtype)
-    if context.heads == "both":
-        add_value_head(model, seed=context.seed)
-        load_value_head(model, context.model)
-    if options.gradient_checkpointing:
-        enable_checkpointing(model)
+    adapted = dress(model, context, options)
+    cast_parameters(model, getattr(torch, context.model.dtype))
     if context.frozen:
         model.requires_grad_(False)
     policy.value_weight = value_weight(model)

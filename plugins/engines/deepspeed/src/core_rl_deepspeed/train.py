@@ -8,18 +8,18 @@ the whole batch already, so that every loss is multiplied by the number of ranks
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
-from core_rl.errors import ModelError, UserError
+from core_rl.errors import UserError
 from core_rl.hf.packed.module import as_outputs, as_tensors
-from core_rl.roles.train import StepReport
 from core_rl.train.memory import explain_out_of_memory
 from core_rl.train.micro_batches import MicroBatch, Plan, scalar_loss
+from core_rl.train.refusals import no_reference, refuse_float16
 from core_rl.train.results import FIELDS, room_for
 from core_rl.train.schedule import learning_rate
 from core_rl.train.totals import Totals
@@ -28,6 +28,7 @@ from core_rl_deepspeed import _checkpoint
 from core_rl_deepspeed._backend import require_deepspeed
 from core_rl_deepspeed._export import save_folder
 from core_rl_deepspeed._launch import launch, settings_of
+from core_rl_deepspeed._linear import in_place
 from core_rl_deepspeed._model import build_model
 from core_rl_deepspeed._reference import Reference
 from core_rl_deepspeed._shards import state_keys
@@ -37,7 +38,7 @@ from core_rl_deepspeed._weights import named_whole
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
     from core_rl.hf.packed.policy import Outputs
-    from core_rl.roles.train import Aggregation, Objective, TokenOutput, TrainContext, Unit, Weights
+    from core_rl.roles.train import Aggregation, Objective, StepReport, TokenOutput, TrainContext, Unit, Weights
     from core_rl_deepspeed.config import DeepSpeedConfig
 
 
@@ -54,11 +55,7 @@ class DeepSpeedTrainEngine:
         self._away: Storages | None = None
 
     def setup(self) -> None:
-        if self.context.model.dtype == "float16":
-            message = (
-                "model.dtype: float16 needs a scaled loss, which the deepspeed train engine has not; take bfloat16 or float32"
-            )
-            raise UserError(message)
+        refuse_float16(self.context.model, engine="deepspeed")
         member = join(self.options.device)
         self.device, self.rank, self.world_size = member.device, member.ranks.rank, member.world_size
         require_deepspeed(self.device)
@@ -87,7 +84,7 @@ class DeepSpeedTrainEngine:
     ) -> dict[str, torch.Tensor]:
         results = room_for(batch, outputs, heads=self.context.heads, top_k=top_k, vocabulary=self._built.vocabulary)
         plan = self._plan(batch)
-        with torch.no_grad(), self._weights(weights), self._policy.attention(), self._memory():
+        with torch.no_grad(), self._weights(weights), self._computing():
             for micro in plan.of_ranks(batch, self.world_size)[self.rank]:
                 found = self._outputs(self._inside, batch, plan, micro, top_k=top_k or 0)
                 where = batch.token_indices(micro.sequences)
@@ -102,11 +99,11 @@ class DeepSpeedTrainEngine:
         plan = self._plan(batch, getattr(objective, "unit", "sequence"))
         parts = plan.of_ranks(batch, self.world_size)[self.rank]
         if not parts:  # nothing to learn from: momentum alone must not move the weights
-            return StepReport(loss=0.0, grad_norm=0.0, lr=lr, num_tokens=0, num_micro_batches=0)
+            return Totals().report(lr=lr)
         totals = Totals()
         self._inside.train()
         try:
-            with self._policy.attention(), self._memory():
+            with self._computing():
                 for micro in parts:
                     self._engine.set_gradient_accumulation_boundary(micro is parts[-1])
                     self._backward(batch, plan, micro, objective=objective, weights=weights, totals=totals)
@@ -115,14 +112,8 @@ class DeepSpeedTrainEngine:
             self._inside.eval()
         totals.gather()
         self.steps += taken
-        return StepReport(
-            loss=float(totals.loss),
-            grad_norm=norm,
-            lr=lr,
-            num_tokens=batch.num_tokens,
-            num_micro_batches=len(parts),
-            skipped=not taken,
-            metrics=totals.metrics(),
+        return totals.report(
+            lr=lr, grad_norm=norm, num_tokens=batch.num_tokens, num_micro_batches=len(parts), skipped=not taken
         )
 
     def _backward(
@@ -275,9 +266,11 @@ class DeepSpeedTrainEngine:
         if weights == "current":
             return nullcontext()
         if self._reference is None:
-            message = "the reference policy was asked for, and the engine was built without one"
-            raise ModelError(message)
+            raise no_reference()
         return self._reference.in_place()
 
-    def _memory(self) -> AbstractContextManager[None]:
-        return explain_out_of_memory(tokens=self.options.max_tokens_per_micro_batch)
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        memory = explain_out_of_memory(tokens=self.options.max_tokens_per_micro_batch)
+        with self._policy.attention(), in_place(self._launched.linear), memory:
+            yield

@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from core_rl.errors import ModelError, UserError
-from core_rl.hf.load import load_model
-from core_rl.hf.packed.adapters import add_adapters
+from core_rl.errors import UserError
+from core_rl.hf.packed.build import bare_model, dress
 from core_rl.hf.packed.choice import choose
 from core_rl.hf.packed.module import NAME, as_outputs, as_tensors
 from core_rl.hf.packed.policy import Policy
 from core_rl.hf.packed.probe import probe
-from core_rl.hf.packed.values import add_value_head, load_value_head, score_set_aside, value_weight
-from core_rl.hf.packed.weights import enable_checkpointing, switch_off_dropout
-from core_rl.hf.values import load_value_model
-from core_rl.roles.train import StepReport
+from core_rl.hf.packed.values import value_weight
 from core_rl.train.memory import explain_out_of_memory
 from core_rl.train.micro_batches import MicroBatch, Plan, scalar_loss
 from core_rl.train.optimizer import build_optimizer
+from core_rl.train.refusals import no_reference, refuse_float16
 from core_rl.train.results import FIELDS, room_for
 from core_rl.train.schedule import learning_rate
 from core_rl.train.totals import Totals
@@ -42,7 +39,7 @@ if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
     from core_rl.hf.packed.policy import Outputs
     from core_rl.hf.spec import ModelSpec
-    from core_rl.roles.train import Aggregation, Objective, TokenOutput, TrainContext, Unit, Weights
+    from core_rl.roles.train import Aggregation, Objective, StepReport, TokenOutput, TrainContext, Unit, Weights
     from core_rl_fsdp.config import FsdpConfig
 
 
@@ -60,9 +57,7 @@ class FsdpTrainEngine:
 
     def setup(self) -> None:
         spec = self.context.model
-        if spec.dtype == "float16":
-            message = "model.dtype: float16 needs a scaled loss, which the fsdp train engine has not; take bfloat16 or float32"
-            raise UserError(message)
+        refuse_float16(spec, engine="fsdp")
         member = join(self.options.device)
         self.device, self.rank = member.device, member.ranks.rank
         self._places = Places.of(self.options, member)
@@ -107,18 +102,8 @@ class FsdpTrainEngine:
 
     def _build(self, spec: ModelSpec) -> Any:
         """The model as it will be sharded: with adapters and heads, its weights float32."""
-        context = self.context
-        model: Any = (load_value_model if context.heads == "value" else load_model)(spec, seed=context.seed)
-        switch_off_dropout(model)
-        if self.options.lora is not None and not context.frozen:
-            with score_set_aside(model):
-                add_adapters(model, self.options.lora, seed=context.seed)
-        if context.heads == "both":
-            add_value_head(model, seed=context.seed)
-            if self.rank == 0:
-                load_value_head(model, context.model)
-        if self.options.gradient_checkpointing:
-            enable_checkpointing(model)
+        model = bare_model(self.context, spec)
+        dress(model, self.context, self.options)
         return model
 
     @property
@@ -156,7 +141,7 @@ class FsdpTrainEngine:
         plan = self._plan(batch, getattr(objective, "unit", "sequence"))
         parts = self._places.own(plan, batch)
         if not parts:  # nothing to learn from: momentum alone must not move the weights
-            return StepReport(loss=0.0, grad_norm=0.0, lr=lr, num_tokens=0, num_micro_batches=0)
+            return Totals().report(lr=lr)
         totals = Totals()
         self._zero_grad()
         self.module.train()
@@ -196,7 +181,6 @@ class FsdpTrainEngine:
             _tensor_parallel.add_up(self._partial, self._places.tensor.get_group())
         grads = [p.grad for p in self._params.values() if p.grad is not None]
         norm = total_norm(grads)
-        loss, grad_norm = float(totals.loss), float(norm)
         skipped = not (torch.isfinite(totals.loss) and torch.isfinite(norm))
         if not skipped:
             clip(grads, norm, self.options.max_grad_norm)
@@ -207,14 +191,8 @@ class FsdpTrainEngine:
             self._optimizer.step()
             self.steps += 1
         self._zero_grad()
-        return StepReport(
-            loss=loss,
-            grad_norm=grad_norm,
-            lr=lr,
-            num_tokens=num_tokens,
-            num_micro_batches=num_micro_batches,
-            skipped=skipped,
-            metrics=totals.metrics(),
+        return totals.report(
+            lr=lr, grad_norm=float(norm), num_tokens=num_tokens, num_micro_batches=num_micro_batches, skipped=skipped
         )
 
     def _zero_grad(self) -> None:
@@ -332,8 +310,7 @@ class FsdpTrainEngine:
             yield
             return
         if self._reference is None:
-            message = "the reference policy was asked for, and the engine was built without one"
-            raise ModelError(message)
+            raise no_reference()
         shards = {name: local(p).detach() for name, p in self._params.items()}
         current = {name: own.clone() for name, own in shards.items()}
         try:

@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from core_rl.errors import ModelError, UserError
-from core_rl.hf.load import load_model
-from core_rl.hf.packed.adapters import add_adapters
+from core_rl.errors import UserError
+from core_rl.hf.packed.build import bare_model, cast_parameters, dress
 from core_rl.hf.packed.probe import probe
-from core_rl.hf.packed.values import add_value_head, load_value_head, save_value_head, score_set_aside, value_weight
-from core_rl.hf.packed.weights import column_major, enable_checkpointing, named_weights, switch_off_dropout
+from core_rl.hf.packed.values import save_value_head, value_weight
+from core_rl.hf.packed.weights import column_major, named_weights
 from core_rl.hf.tokenizer import load_tokenizer
-from core_rl.hf.values import load_value_model
-from core_rl.roles.train import StepReport
 from core_rl.train import checkpoint as _checkpoint
 from core_rl.train.memory import explain_out_of_memory, keep_freed_memory
 from core_rl.train.micro_batches import Plan, scalar_loss
 from core_rl.train.optimizer import build_optimizer, clip, load_state, move_state, state_by_name
+from core_rl.train.refusals import no_reference, refuse_float16
 from core_rl.train.results import FIELDS, room_for
 from core_rl.train.schedule import learning_rate
 from core_rl.train.totals import Totals
@@ -34,7 +32,7 @@ from core_rl_local._masters import Masters
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
-    from core_rl.roles.train import Aggregation, Objective, TokenOutput, TrainContext, Unit, Weights
+    from core_rl.roles.train import Aggregation, Objective, StepReport, TokenOutput, TrainContext, Unit, Weights
     from core_rl_local.config import LocalTrainConfig
 
 
@@ -52,29 +50,17 @@ class LocalTrainEngine:
         self._reference_moved = False
 
     def setup(self) -> None:
-        if self.context.model.dtype == "float16":
-            message = "model.dtype: float16 needs a scaled loss, which the local train engine has not; take bfloat16 or float32"
-            raise UserError(message)
+        refuse_float16(self.context.model, engine="local")
         self.device = _device(self.options.device)
         if self.device.type == "cpu":
             keep_freed_memory()
-        load = load_value_model if self.context.heads == "value" else load_model
-        self.module = load(self.context.model, seed=self.context.seed)
-        switch_off_dropout(self.module)
+        self.module = bare_model(self.context)
         self._policy = probe(self.module, logits_memory_mb=self.options.logits_memory_mb)
         self._policy.temperature = self.context.temperature
-        self._peft = None
-        self.module.to(getattr(torch, self.context.model.dtype))
+        cast_parameters(self.module, getattr(torch, self.context.model.dtype))
         if self._column:
             column_major(self.module)
-        if self.options.lora is not None and not self.context.frozen:
-            with score_set_aside(self.module):
-                self._peft = add_adapters(self.module, self.options.lora, seed=self.context.seed)
-        if self.context.heads == "both":
-            add_value_head(self.module, seed=self.context.seed)
-            load_value_head(self.module, self.context.model)
-        if self.options.gradient_checkpointing:
-            enable_checkpointing(self.module)
+        self._peft = dress(self.module, self.context, self.options)
         self.module.to(self.device)
         self._policy.value_weight = value_weight(self.module)
         if self.context.frozen:
@@ -117,7 +103,7 @@ class LocalTrainEngine:
         plan = self._plan(batch, getattr(objective, "unit", "sequence"))
         parts = plan.micro_batches(batch)
         if not parts:  # nothing to learn from: momentum alone must not move the weights
-            return StepReport(loss=0.0, grad_norm=0.0, lr=lr, num_tokens=0, num_micro_batches=0)
+            return Totals().report(lr=lr)
         totals = Totals()
         self._masters.zero_grad()
         with self._training(), self._memory():
@@ -137,7 +123,6 @@ class LocalTrainEngine:
 
     def _step(self, totals: Totals, lr: float, *, num_tokens: int, num_micro_batches: int) -> StepReport:
         norm = clip(self._masters.slots_with_grads(), self.options.max_grad_norm)
-        loss, grad_norm = float(totals.loss), float(norm)
         skipped = not (torch.isfinite(totals.loss) and torch.isfinite(norm))
         if not skipped:
             for group in self._optimizer.param_groups:
@@ -145,14 +130,8 @@ class LocalTrainEngine:
             self._optimizer.step()
             self._masters.write_back()
             self.steps += 1
-        return StepReport(
-            loss=loss,
-            grad_norm=grad_norm,
-            lr=lr,
-            num_tokens=num_tokens,
-            num_micro_batches=num_micro_batches,
-            skipped=skipped,
-            metrics=totals.metrics(),
+        return totals.report(
+            lr=lr, grad_norm=float(norm), num_tokens=num_tokens, num_micro_batches=num_micro_batches, skipped=skipped
         )
 
     def reset_reference(self) -> None:
@@ -259,8 +238,7 @@ class LocalTrainEngine:
             yield
             return
         if self._reference is None:
-            message = "the reference policy was asked for, and the engine was built without one"
-            raise ModelError(message)
+            raise no_reference()
         params = self._masters.params
         current = {name: p.data for name, p in params.items()}
         try:

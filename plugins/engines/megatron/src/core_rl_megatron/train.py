@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from core_rl.errors import ModelError, UserError
 from core_rl.hf.load import load_config
-from core_rl.roles.train import StepReport
 from core_rl.train import checkpoint as _state
 from core_rl.train.memory import explain_out_of_memory
 from core_rl.train.micro_batches import scalar_loss
+from core_rl.train.refusals import no_reference, refuse_float16
+from core_rl.train.results import FIELDS, room_for
 from core_rl.train.schedule import learning_rate
 from core_rl.train.totals import Totals
 from core_rl.workers.process_group import join
@@ -33,7 +33,7 @@ from core_rl_megatron._reference import Reference
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
-    from core_rl.roles.train import Aggregation, Objective, TokenOutput, TrainContext, Unit, Weights
+    from core_rl.roles.train import Aggregation, Objective, StepReport, TokenOutput, TrainContext, Unit, Weights
     from core_rl.train.micro_batches import MicroBatch
     from core_rl_megatron._holding import Holding
     from core_rl_megatron._model import PolicyModel
@@ -59,9 +59,7 @@ class MegatronTrainEngine:
         self._parked: Parked | None = None
 
     def setup(self) -> None:
-        if self.context.model.dtype == "float16":
-            message = "model.dtype: float16 needs a scaled loss, which the megatron engine has not; take bfloat16 or float32"
-            raise UserError(message)
+        refuse_float16(self.context.model, engine="megatron")
         check_family(load_config(self.context.model))
         require_megatron()
         member = join(self.options.device)
@@ -101,7 +99,8 @@ class MegatronTrainEngine:
         weights: Weights = "current",
         top_k: int | None = None,
     ) -> dict[str, torch.Tensor]:
-        results = self._room(batch, outputs, top_k)
+        vocabulary, device = self._holding.hf.vocab_size, self._holding.device
+        results = room_for(batch, outputs, heads=self.context.heads, top_k=top_k, vocabulary=vocabulary, device=device)
         own = self._plan(batch)[self._holding.data_rank]
 
         def finish(hidden: torch.Tensor, block: Block) -> torch.Tensor:
@@ -109,7 +108,7 @@ class MegatronTrainEngine:
             if block.counts and self._holding.speaks:
                 where = block.where.to(hidden.device)
                 for name, result in results.items():
-                    result[where] = getattr(found, _FIELDS.get(name, name))
+                    result[where] = getattr(found, FIELDS.get(name, name))
             return hidden.new_zeros(())
 
         with torch.no_grad(), self._with_weights(weights):
@@ -118,30 +117,12 @@ class MegatronTrainEngine:
             dist.all_reduce(result)  # each place is 0 on all ranks but one
         return {name: result.cpu() for name, result in results.items()}
 
-    def _room(self, batch: PackedBatch, outputs: Sequence[TokenOutput], top_k: int | None) -> dict[str, torch.Tensor]:
-        """Zeros for everything that `forward` returns."""
-        for name in (*outputs, *(() if top_k is None else ("topk_logprobs",))):
-            if (name == "values" and self.context.heads == "policy") or (name != "values" and self.context.heads == "value"):
-                message = f"{name} were asked for, and the engine was built with heads {self.context.heads!r}"
-                raise ModelError(message)
-        count, device = batch.num_tokens, self._holding.device
-        results: dict[str, torch.Tensor] = {name: torch.zeros(count, device=device) for name in outputs}
-        if self.context.heads == "value":
-            return results
-        if top_k is not None:
-            k = min(top_k, self._holding.hf.vocab_size)
-            results["topk_ids"] = torch.zeros(count, k, dtype=torch.int64, device=device)
-            results["topk_logprobs"] = torch.zeros(count, k, device=device)
-        if "gather_ids" in batch:
-            results["gathered_logprobs"] = torch.zeros(batch["gather_ids"].shape, device=device)
-        return results
-
     def train_step(self, batch: PackedBatch, objective: Objective, aggregation: Aggregation) -> StepReport:
         assert self._optimizer is not None, "a frozen model is never trained"
         lr = learning_rate(self.options, self.steps, self.context.total_steps)
         plan = self._plan(batch, getattr(objective, "unit", "sequence"))
         if not plan[0]:  # nothing to learn from: momentum alone must not move the weights
-            return StepReport(loss=0.0, grad_norm=0.0, lr=lr, num_tokens=0, num_micro_batches=0)
+            return Totals().report(lr=lr)
         weights, totals = aggregation.weights(batch), Totals()
 
         def finish(hidden: torch.Tensor, block: Block) -> torch.Tensor:
@@ -169,15 +150,7 @@ class MegatronTrainEngine:
         if not skipped:
             self._optimizer.step(lr, norm, self.options.max_grad_norm)
             self.steps += 1
-        return StepReport(
-            loss=loss,
-            grad_norm=norm,
-            lr=lr,
-            num_tokens=num_tokens,
-            num_micro_batches=num_micro_batches,
-            skipped=skipped,
-            metrics=totals.metrics(),
-        )
+        return totals.report(lr=lr, grad_norm=norm, num_tokens=num_tokens, num_micro_batches=num_micro_batches, skipped=skipped)
 
     def _run(self, batch: PackedBatch, parts: Sequence[MicroBatch], finish: Any, *, backward: bool) -> None:
         from core_rl_megatron._pipeline import run
@@ -216,8 +189,7 @@ class MegatronTrainEngine:
             yield
             return
         if self._reference is None:
-            message = "the reference policy was asked for, and the engine was built without one"
-            raise ModelError(message)
+            raise no_reference()
         with self._reference.in_place():
             yield
 
@@ -299,6 +271,3 @@ class MegatronTrainEngine:
             "recompute": options.recompute,
             "optimizer": options.optimizer,
         }
-
-
-_FIELDS = {"gathered_logprobs": "gathered"}

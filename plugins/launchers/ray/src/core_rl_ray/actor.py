@@ -8,17 +8,12 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 
 from core_rl.workers.group import Failure
-from core_rl.workers.local_process import Reply
-from core_rl.workers.worker import Worker
+from core_rl.workers.worker import Reply, Worker
 from core_rl_ray.messages import Message, pack, unpack
-
-Request = tuple[str, tuple[Any, ...], dict[str, Any]]
-"""A method of `Worker`, its arguments by position and by name."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,10 +66,9 @@ class RayWorker:
         os.environ.update(environment)
 
     def run(self, message: Message, *, fetch: bool) -> Reply:
-        """The message is a `Request`, the reply's result a message too: Ray tells less of what does not pickle."""
+        """The message is a `core_rl.workers.worker.Request`, the reply's result a message too: Ray tells less of what does not pickle."""
         try:
-            operation, args, options = unpack(message)
-            result = getattr(self._worker, operation)(*args, **options)
+            result = self._worker.answer(unpack(message))
             return Reply(result=pack(result) if fetch else None)
         except Exception as error:  # noqa: BLE001 - whatever it is, the driver tells
             return Reply(failure=Failure.of(self._rank, error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from core_rl.workers.group import Failure
-from core_rl.workers.local_process import Reply
+from core_rl.workers.worker import Reply
 
 if TYPE_CHECKING:
     from core_rl_ray.actor import Place

@@ -6,20 +6,20 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from core_rl.errors import RunError, UserError
-from core_rl.workers.group import Failure, First, Gather, Split, first_cause
-from core_rl.workers.local_process import Reply
-from core_rl_ray.actor import RayWorker, Request
+from core_rl.errors import UserError
+from core_rl.workers.calls import GroupCalls
+from core_rl.workers.group import Failure, Gather, first_cause
+from core_rl.workers.worker import Reply, Request
+from core_rl_ray.actor import RayWorker
 from core_rl_ray.failures import answer
 from core_rl_ray.messages import Message, pack, unpack
 from core_rl_ray.placement import reserve
 from core_rl_ray.ranks import environments, in_order
 
 if TYPE_CHECKING:
-    from core_rl.plugins.build import WorkerForm
     from core_rl_ray.actor import Place
     from core_rl_ray.cluster import Cluster
     from core_rl_ray.placement import Wish
@@ -30,7 +30,7 @@ _SETTLE_WITHOUT_CAUSE_S = 15.0
 """The same, while all that is known are ranks that have lost another one."""
 
 
-class RayGroup:
+class RayGroup(GroupCalls):
     """A `core_rl.workers.group.WorkerGroup`. The actors start at once."""
 
     def __init__(self, cluster: Cluster, wish: Wish, *, env: Mapping[str, str], wait_s: float) -> None:
@@ -62,32 +62,9 @@ class RayGroup:
         own = environments(self._places, address=address, port=port, threads=threads, env=env)
         self._gathered([actor.begin.remote(rank, own[rank]) for rank, actor in enumerate(self._actors)], doing="starting")
 
-    def create(self, key: str, form: WorkerForm, *args: Any) -> None:
-        self._all("create", (key, form, args), doing=f"making {form[0]}")
-
-    def call(
-        self, key: str, method: str, *args: Any, split: Split | None = None, gather: Gather | None = None, **kwargs: Any
-    ) -> Any:
-        parts = None if split is None else split(args, self.world_size)
-        requests: list[Request] = [("call", (key, method, own, kwargs), {}) for own in ([args] if parts is None else parts)]
-        return self._run(requests, gather or First(), doing=method)
-
-    def stream(self, key: str, method: str, *args: Any) -> Iterator[Any]:
-        number = self._all("open", (key, method, args), doing=method)
-        done = False
-        try:
-            while not done:
-                requests: list[Request] = [("draw", (number,), {"keep": rank == 0}) for rank in range(self.world_size)]
-                items = self._run(requests, First(), doing=method)
-                done = items is None
-                yield from items or ()
-        finally:
-            if not done and self._actors:
-                self._all("shut", (number,), doing=method)
-
-    def remove(self, key: str) -> None:
-        if self._actors:
-            self._all("remove", (key,), doing="remove")
+    @property
+    def alive(self) -> bool:
+        return bool(self._actors)
 
     def close(self) -> None:
         import ray
@@ -99,16 +76,10 @@ class RayGroup:
             remove_placement_group(self._room)
         self._actors = []
 
-    def _all(self, operation: str, args: tuple[Any, ...], *, doing: str) -> Any:
-        return self._run([(operation, args, {})], First(), doing=doing)
-
-    def _run(self, requests: Sequence[Request], gather: Gather, *, doing: str) -> Any:
-        """One request for all ranks, put into the object store once, or one for each; then all replies."""
+    def _exchange(self, requests: Sequence[Request], gather: Gather, *, doing: str) -> Any:
+        """What is for all ranks is put into the object store once."""
         import ray
 
-        if not self._actors:
-            message = f"{doing}: the workers are gone"
-            raise RunError(message)
         stored = [ray.put(_packed(request)) for request in requests]
         sent = [
             actor.run.remote(stored[rank if len(stored) > 1 else 0], fetch=gather.wants(rank))
@@ -149,5 +120,5 @@ def _packed(request: Request) -> Message:
     try:
         return pack(request)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        message = f"launcher: cannot send {request[0]} to the workers: {error}; what they are given must pickle"
+        message = f"launcher: cannot send {request.operation} to the workers: {error}; what they are given must pickle"
         raise UserError(message) from error
