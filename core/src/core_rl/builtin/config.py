@@ -114,6 +114,49 @@ class SharedMemoryConfig:
 
 
 @attrs.frozen(kw_only=True)
+class DiskConfig:
+    """Where weights are written for the rollout engine."""
+
+    dir: str | None = attrs.field(
+        default=None,
+        metadata={"help": "a folder that both sides see, of this run alone; null: a temporary one of this machine"},
+    )
+    bucket_mb: int = attrs.field(
+        default=1024, validator=attrs.validators.ge(1), metadata={"help": "megabytes of tensors in a file"}
+    )
+
+
+@attrs.frozen(kw_only=True)
+class CollectiveConfig:
+    """The group of the trainer and the rollout engine's workers."""
+
+    backend: Literal["auto", "gloo", "nccl"] = attrs.field(
+        default="auto", metadata={"help": "auto is nccl where the trainer has a GPU"}
+    )
+    address: str = attrs.field(
+        default="127.0.0.1", metadata={"help": "of this machine, as the rollout engine's workers reach it"}
+    )
+    port: int | None = attrs.field(default=None, metadata={"help": "where they meet; null takes a free one"})
+    bucket_mb: int = attrs.field(
+        default=512, validator=attrs.validators.ge(1), metadata={"help": "megabytes of tensors that are on their way at once"}
+    )
+    timeout_s: float = attrs.field(
+        default=300.0,
+        validator=attrs.validators.gt(0.0),
+        metadata={"help": "seconds until a member that does not answer is lost"},
+    )
+
+
+@attrs.frozen(kw_only=True)
+class DeltaConfig:
+    """How changes are sent."""
+
+    bucket_mb: int = attrs.field(
+        default=256, validator=attrs.validators.ge(1), metadata={"help": "megabytes of changes that are on their way at once"}
+    )
+
+
+@attrs.frozen(kw_only=True)
 class KlEstimatorConfig:
     """Options of every KL estimator of the core."""
 

@@ -70,6 +70,27 @@ def core_rl_weight_transports() -> Iterable[Component]:
             config="core_rl.builtin.config:SharedMemoryConfig",
             summary="weights are copied through this machine's memory, some tensors at a time",
         ),
+        Component(
+            name="disk",
+            target="core_rl.builtin.disk:Disk",
+            config="core_rl.builtin.config:DiskConfig",
+            summary="the trainer writes a Hugging Face folder, and the sampler reads it",
+            needs=frozenset({"weights_disk"}),
+        ),
+        Component(
+            name="collective",
+            target="core_rl.builtin.collective:Collective",
+            config="core_rl.builtin.config:CollectiveConfig",
+            summary="a group of the trainer and every worker of the sampler, over gloo or nccl",
+            needs=frozenset({"weights_collective"}),
+        ),
+        Component(
+            name="delta",
+            target="core_rl.builtin.delta:Delta",
+            config="core_rl.builtin.config:DeltaConfig",
+            summary="only what changed since the last update, with a checksum of every weight",
+            needs=frozenset({"weights_delta"}),
+        ),
     ]
 
 

@@ -12,6 +12,8 @@ from core_rl.data.sample import FinishReason, VersionSpan
 if TYPE_CHECKING:
     from core_rl.hf.spec import ModelSpec
     from core_rl.roles.train import TrainEngine
+    from core_rl.weights.buckets import TensorSpec
+    from core_rl.weights.group import GroupPlace
 
 
 def _positive(_: Any, attribute: attrs.Attribute[Any], value: float | None) -> None:
@@ -160,4 +162,40 @@ class ScoringEngine(RolloutEngine, Protocol):
 
     async def score(self, request: ScoreRequest) -> Scores:
         """Log-probabilities under the weights that are served. Many calls may be in flight."""
+        ...
+
+
+class DiskReceiver(RolloutEngine, Protocol):
+    """An engine that takes weights from a folder; its component then provides `weights_disk`."""
+
+    async def update_from_disk(self, path: str) -> None:
+        """A Hugging Face folder of safetensors with all weights, between `begin_update` and `end_update`."""
+        ...
+
+
+class GroupReceiver(RolloutEngine, Protocol):
+    """An engine whose workers join a torch.distributed group; its component then provides `weights_collective`."""
+
+    def members(self) -> Mapping[str, int]:
+        """How many workers each server has that takes part in this update, by a name that is new when the server is."""
+        ...
+
+    async def join_group(self, place: GroupPlace) -> None:
+        """The workers get the ranks from 1 on, in the order of `members`."""
+        ...
+
+    async def update_from_group(self, specs: Sequence[TensorSpec]) -> None:
+        """Receive one bucket from rank 0, in this order."""
+        ...
+
+
+class DeltaReceiver(RolloutEngine, Protocol):
+    """An engine that applies changes to the weights it has; its component then provides `weights_delta`."""
+
+    def members(self) -> Mapping[str, int]:
+        """As of a `GroupReceiver`."""
+        ...
+
+    async def update_delta(self, changes: Sequence[tuple[str, Any]]) -> None:
+        """As `core_rl.weights.delta` describes them. Raises `RunError` when one was lost."""
         ...

@@ -40,6 +40,16 @@ def core_rl_rollout_engines() -> list[Component]:
             target="core_rl_local.rollout:LocalRolloutEngine",
             config="core_rl_local.config:LocalRolloutConfig",
             summary="transformers in this process with continuous batching, on the trainer's own weights",
-            provides=frozenset({"rollout_logprobs", "processed_logprobs", "scoring", "shared_weights", "lora"}),
+            provides=frozenset(
+                {
+                    "rollout_logprobs",
+                    "processed_logprobs",
+                    "scoring",
+                    "shared_weights",
+                    "weights_disk",
+                    "weights_delta",
+                    "lora",
+                }
+            ),
         )
     ]

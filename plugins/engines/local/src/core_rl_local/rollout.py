@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core_rl.errors import PromptTooLongError, RunError
@@ -16,6 +17,7 @@ from core_rl.fingerprint import fingerprint
 from core_rl.hf.load import context_length, load_model
 from core_rl.hf.packed.weights import column_major, named_weights
 from core_rl.hf.tokenizer import load_tokenizer
+from core_rl.weights.delta import Receiver
 from core_rl_local._generator import Counters, Generator
 from core_rl_local._rollout_probe import check_generation
 from core_rl_local._scheduler import Job, Scheduler
@@ -38,6 +40,7 @@ class LocalRolloutEngine:
         self._task: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._closed = False
+        self._changes = Receiver()
 
     async def start(self) -> None:
         """Needs the train engine's `setup` to be over when the weights are shared."""
@@ -173,6 +176,18 @@ class LocalRolloutEngine:
 
         with torch.no_grad():
             _copy(self.module, tensors)
+
+    async def update_from_disk(self, path: str) -> None:
+        from safetensors.torch import load_file
+
+        for file in sorted(Path(path).glob("*.safetensors")):
+            await self.update(list(load_file(file).items()))
+
+    def members(self) -> Mapping[str, int]:
+        return {"local": 1}
+
+    async def update_delta(self, changes: Sequence[tuple[str, Any]]) -> None:
+        await self.update(list(self._changes.apply(changes)))
 
     async def end_update(self, version: int) -> None:
         self.version = version

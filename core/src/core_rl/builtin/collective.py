@@ -1,0 +1,97 @@
+"""The weight transport of a network: a torch.distributed group of the trainer and every worker of the rollout engine (gloo or nccl)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from core_rl.errors import RunError, UserError
+from core_rl.fingerprint import fingerprint
+from core_rl.roles.parts import SyncReport
+from core_rl.weights.buckets import TensorSpec, buckets, size_of
+from core_rl.weights.group import GroupPlace, join, send
+from core_rl.weights.proof import prove
+
+if TYPE_CHECKING:
+    import torch
+
+    from core_rl.builtin.config import CollectiveConfig
+    from core_rl.roles.rollout import GroupReceiver, RolloutEngine
+    from core_rl.roles.train import TrainEngine
+
+
+class Collective:
+    """A `core_rl.roles.parts.WeightTransport`. The group is made with the first update, and anew when an engine's workers have changed."""
+
+    def __init__(self, options: CollectiveConfig) -> None:
+        self.options = options
+        self._group: Any = None
+        self._members: Mapping[str, int] = {}
+        self._number = 0
+
+    async def sync(self, source: TrainEngine, target: RolloutEngine, version: int) -> SyncReport:
+        """Raises `RunError` when a member does not answer in time, or serves something else afterwards."""
+        receiver = cast("GroupReceiver", target)
+        device = self._device()
+        await receiver.begin_update()
+        if self._group is None or receiver.members() != self._members:
+            await self._gather(receiver)
+        sent: dict[str, float] = {}
+        num_bytes = 0
+        for bucket in buckets(source.export_weights(), self.options.bucket_mb * 2**20):
+            sent |= fingerprint(bucket)
+            num_bytes += sum(size_of(tensor) for _, tensor in bucket)
+            specs = [TensorSpec.of(name, tensor) for name, tensor in bucket]
+            try:
+                async with asyncio.timeout(self.options.timeout_s):
+                    await asyncio.gather(
+                        receiver.update_from_group(specs), asyncio.to_thread(send, self._group, bucket, device=device)
+                    )
+            except (TimeoutError, RuntimeError) as error:
+                self._group = None
+                message = f"weight_transport collective: version {version} did not reach every worker of the rollout engine: {str(error) or 'no answer in time'}"
+                raise RunError(message) from error
+        await receiver.end_update(version)
+        prove("collective", version, sent=sent, served=await receiver.fingerprint())
+        return SyncReport(version=version, num_bytes=num_bytes)
+
+    async def _gather(self, receiver: GroupReceiver) -> None:
+        self._members = receiver.members()
+        self._number += 1
+        place = GroupPlace(
+            address=self.options.address,
+            port=self.options.port or _free_port(self.options.address),
+            rank=0,
+            world_size=1 + sum(self._members.values()),
+            name=f"core-rl-weights-{self._number}",
+            backend=self._backend(),
+            timeout_s=self.options.timeout_s,
+        )
+        joined = asyncio.to_thread(join, place)
+        try:
+            self._group, _ = await asyncio.gather(joined, receiver.join_group(place))
+        except RuntimeError as error:
+            message = f"weight_transport collective: not every worker of the rollout engine has joined at {place.address}:{place.port}: {error}"
+            raise RunError(message) from error
+
+    def _backend(self) -> str:
+        if self.options.backend != "auto":
+            return self.options.backend
+        return "nccl" if self._device().type == "cuda" else "gloo"
+
+    def _device(self) -> torch.device:
+        import torch
+
+        if self.options.backend == "nccl" and not torch.cuda.is_available():
+            message = "weight_transport.backend: nccl needs a GPU, and torch sees none: take gloo"
+            raise UserError(message)
+        return torch.device("cuda" if torch.cuda.is_available() and self.options.backend != "gloo" else "cpu")
+
+
+def _free_port(address: str) -> int:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as listener:
+        listener.bind((address, 0))
+        port: int = listener.getsockname()[1]
+        return port

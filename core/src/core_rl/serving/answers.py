@@ -1,0 +1,32 @@
+"""Is what a server answered what was asked for?"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from core_rl.serving.replica import ServerLostError
+
+if TYPE_CHECKING:
+    from core_rl.roles.rollout import Completion, GenerateRequest
+
+
+def checked(request: GenerateRequest, completions: list[Completion]) -> list[Completion]:
+    """The same. Raises `ServerLostError` for an answer that cannot be trained on: half of it, or log-probabilities that are none."""
+    if len(completions) != request.n:
+        message = f"request {request.id}: {len(completions)} completions for {request.n} that were asked for"
+        raise ServerLostError(message)
+    for completion in completions:
+        count = len(completion.tokens)
+        if len(completion.logprobs) != count:
+            message = f"request {request.id}: {len(completion.logprobs)} log-probabilities for {count} tokens"
+            raise ServerLostError(message)
+        if any(math.isnan(logprob) or logprob > 1e-3 for logprob in completion.logprobs):
+            message = f"request {request.id}: a log-probability is NaN or above 0"
+            raise ServerLostError(message)
+        ends = [0, *(span.end for span in completion.versions)]
+        starts = [*(span.start for span in completion.versions), count]
+        if starts != ends:
+            message = f"request {request.id}: the spans of weight versions do not cover its {count} tokens: {list(completion.versions)}"
+            raise ServerLostError(message)
+    return completions

@@ -1,0 +1,86 @@
+"""JSON over HTTP to one server. What may be otherwise at another server is told apart from what is wrong with the request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from core_rl.errors import PluginError, RunError
+from core_rl.serving.replica import ServerLostError
+
+
+class Client:
+    """Connections to one server, made when they are first used in an event loop."""
+
+    def __init__(self, url: str, *, api_key: str | None = None, timeout_s: float = 600.0) -> None:
+        self.url = url.rstrip("/")
+        self._headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        self._timeout_s = timeout_s
+        self._session: Any = None
+
+    async def post(self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None) -> Any:
+        return await self._request("POST", path, body, timeout_s)
+
+    async def get(self, path: str, *, timeout_s: float | None = None) -> Any:
+        return await self._request("GET", path, None, timeout_s)
+
+    async def _request(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float | None) -> Any:
+        """What the server answers: JSON, or None for an empty answer.
+
+        Raises:
+            ServerLostError: no connection, no answer in time, half an answer, or 5xx.
+            RunError: any other refusal; the server's words are in it.
+        """
+        aiohttp = _aiohttp()
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0)  # as many requests as are in flight
+            self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
+        timeout = aiohttp.ClientTimeout(total=timeout_s or self._timeout_s)
+        where = f"{method} {self.url}{path}"
+        try:
+            async with self._session.request(method, self.url + path, json=body, timeout=timeout) as response:
+                text, status = await response.text(), response.status
+        except TimeoutError as error:
+            message = f"{where}: no answer in {timeout.total:g} s"
+            raise ServerLostError(message) from error
+        except (aiohttp.ClientError, ConnectionError, UnicodeDecodeError) as error:
+            message = f"{where}: {type(error).__name__}: {error}"
+            raise ServerLostError(message) from error
+        if status >= 400:
+            kind = ServerLostError if status >= 500 else RunError
+            message = f"{where}: {status}: {_words(text)}"
+            raise kind(message)
+        try:
+            return json.loads(text) if text.strip() else None
+        except ValueError as error:
+            if path.startswith("/health"):
+                return None
+            message = f"{where}: the answer is not JSON: {text[:80]!r}"
+            raise ServerLostError(message) from error
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+def _words(text: str) -> str:
+    """Of a refusal, whatever form it has."""
+    try:
+        found: Any = json.loads(text)
+    except ValueError:
+        return text.strip()[:300]
+    for key in ("error", "detail", "message"):
+        if isinstance(found, Mapping) and key in found:
+            found = found[key]
+    return str(found)[:300]
+
+
+def _aiohttp() -> Any:
+    try:
+        import aiohttp
+    except ImportError as error:
+        message = "rollout_engine: a server is talked to by aiohttp, which is not installed: pip install aiohttp"
+        raise PluginError(message) from error
+    return aiohttp

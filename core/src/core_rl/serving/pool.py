@@ -1,0 +1,293 @@
+"""A rollout engine of one or several servers. A lost server's requests go to another one, whole: nothing is lost or counted twice.
+
+A server that comes back takes requests again when it serves the weights of the last update; one that was started anew waits for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from core_rl.errors import RunError, UserError
+from core_rl.fingerprint import same
+from core_rl.serving.answers import checked
+from core_rl.serving.members import Member, Router
+from core_rl.serving.replica import Bucket, ServerLostError
+from core_rl.weights.segment import Segment
+
+if TYPE_CHECKING:
+    from core_rl.roles.rollout import Completion, GenerateRequest, PauseMode
+    from core_rl.serving.config import PoolConfig
+    from core_rl.serving.replica import Replica
+    from core_rl.weights.buckets import TensorSpec
+    from core_rl.weights.group import GroupPlace
+
+_MISSES = 3
+"""Looks in a row without an answer that make a server lost."""
+
+
+class PoolEngine:
+    """A `core_rl.roles.rollout.RolloutEngine`, and every receiver of weights beside it that its replicas are."""
+
+    def __init__(self, replicas: Sequence[Replica], options: PoolConfig) -> None:
+        self.options = options
+        self.version: int | None = None
+        self._members = [Member(replica=replica) for replica in replicas]
+        self._router = Router()
+        self._updating: list[Member] = []
+        self._segments = (Segment(), Segment())
+        self._reading: list[asyncio.Task[None] | None] = [None, None]
+        self._turn = 0
+        self._watch: asyncio.Task[None] | None = None
+        self._change = asyncio.Event()
+        self._counters: dict[str, float] = {}
+        self._busy_since: float | None = None
+        self._in_flight = 0
+
+    async def start(self) -> None:
+        """All at once; each one must be ready."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for member in self._members:
+                    tasks.create_task(member.replica.start())
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+        for member in self._members:
+            member.rise()
+        self._watch = asyncio.create_task(self._look_after())
+
+    async def generate(self, request: GenerateRequest) -> list[Completion]:
+        """Raises `RunError` when it was tried often enough, or no server is there."""
+        troubles: list[str] = []
+        self._begin_work()
+        try:
+            while True:
+                member = await self._member_for(request)
+                own = request if not troubles else attrs.evolve(request, id=f"{request.id}#{len(troubles)}")
+                member.running += request.n
+                try:
+                    completions = checked(own, await _unless_lost(member, member.replica.generate(own)))
+                except ServerLostError as error:
+                    troubles.append(str(error))
+                    member.fall(str(error))
+                    self._count("rollout/retries", 1)
+                    if len(troubles) > self.options.retries:
+                        message = f"rollout_engine: request {request.id} failed {len(troubles)} times, last with: {error}"
+                        raise RunError(message) from error
+                else:
+                    self._count("rollout/tokens", sum(len(completion.tokens) for completion in completions))
+                    return completions
+                finally:
+                    member.running -= request.n
+        finally:
+            self._end_work()
+
+    async def _member_for(self, request: GenerateRequest) -> Member:
+        deadline = time.monotonic() + self.options.wait_for_server_s
+        while True:
+            member = self._router.choose(self._members, request.prompt_ids)
+            if member is not None:
+                return member
+            left = deadline - time.monotonic()
+            if left <= 0:
+                states = "; ".join(one.state() for one in self._members)
+                message = f"rollout_engine: no server is left for request {request.id}: {states}; the run can go on from its last checkpoint: --resume"
+                raise RunError(message)
+            self._change.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._change.wait(), min(left, self.options.health_every_s))
+
+    async def pause(self, mode: PauseMode = "abort") -> None:
+        await self._everyone(lambda replica: replica.pause(mode))
+
+    async def resume(self) -> None:
+        await self._everyone(lambda replica: replica.resume())
+
+    async def abort(self, request_id: str) -> None:
+        await self._everyone(lambda replica: replica.abort(request_id))
+
+    async def begin_update(self) -> None:
+        self._updating = [member for member in self._members if member.up]
+        await self._everyone(lambda replica: replica.begin_update(), among=self._updating)
+        self._updating = [member for member in self._updating if member.up]
+
+    async def update(self, tensors: Sequence[tuple[str, Any]]) -> None:
+        """While servers read one bucket, the next is written."""
+        await self._carry(tensors, lambda replica, bucket: replica.update(bucket))
+
+    async def update_delta(self, changes: Sequence[tuple[str, Any]]) -> None:
+        await self._carry(changes, lambda replica, bucket: replica.update_delta(bucket))
+
+    async def _carry(self, tensors: Sequence[tuple[str, Any]], deliver: Callable[[Replica, Bucket], Awaitable[None]]) -> None:
+        self._turn = 1 - self._turn
+        await self._settle(self._turn)
+        bucket = Bucket(tensors, self._segments[self._turn])
+        if any(member.replica.reads_memory for member in self._updating):
+            await bucket.note()
+        await self._settle(1 - self._turn)  # in order: a server gets one bucket at a time
+        reading = self._everyone(lambda replica: deliver(replica, bucket), among=self._updating)
+        self._reading[self._turn] = asyncio.create_task(reading)
+
+    async def _settle(self, turn: int) -> None:
+        task, self._reading[turn] = self._reading[turn], None
+        if task is not None:
+            await task
+
+    async def update_from_disk(self, path: str) -> None:
+        await self._everyone(lambda replica: replica.update_from_disk(path), among=self._updating)
+
+    def members(self) -> Mapping[str, int]:
+        """Of the update that has begun."""
+        return {member.identity: member.replica.workers for member in self._updating}
+
+    async def join_group(self, place: GroupPlace) -> None:
+        ranks: dict[int, int] = {}
+        rank = 1
+        for member in self._updating:
+            ranks[id(member.replica)] = rank
+            rank += member.replica.workers
+        await self._everyone(
+            lambda replica: replica.join_group(attrs.evolve(place, rank=ranks[id(replica)])), among=self._updating
+        )
+
+    async def update_from_group(self, specs: Sequence[TensorSpec]) -> None:
+        await self._everyone(lambda replica: replica.update_from_group(specs), among=self._updating)
+
+    async def end_update(self, version: int) -> None:
+        for turn in (self._turn, 1 - self._turn):
+            await self._settle(turn)
+        await self._everyone(lambda replica: replica.end_update(version), among=self._updating)
+        self.version = version
+        for member in self._members:
+            member.fresh = member in self._updating and member.up
+        self._change.set()
+
+    async def fingerprint(self) -> Mapping[str, float]:
+        """Raises `RunError` when two servers have got different weights."""
+        found: list[tuple[str, Mapping[str, float]]] = []
+
+        async def ask(replica: Replica) -> None:
+            found.append((replica.name, await replica.fingerprint()))
+
+        await self._everyone(ask, among=[member for member in self._members if member.usable])
+        for name, other in found[1:]:
+            difference = same(found[0][1], other)
+            if difference is not None:
+                message = f"rollout_engine: {found[0][0]} (first) and {name} (second) have got different weights: {difference}"
+                raise RunError(message)
+        return found[0][1]
+
+    async def sleep(self) -> None:
+        """Give memory to the trainer, where servers can."""
+        await self._everyone(lambda replica: replica.sleep())
+
+    async def wake(self) -> None:
+        await self._everyone(lambda replica: replica.wake())
+
+    async def close(self) -> None:
+        """Also where `start` failed half-way."""
+        if self._watch is not None:
+            self._watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watch
+            self._watch = None
+        for task in self._reading:
+            if task is not None:
+                task.cancel()
+        self._reading = [None, None]
+        await asyncio.gather(*(member.replica.close() for member in self._members), return_exceptions=True)
+        for segment in self._segments:
+            segment.close()
+
+    def stats(self) -> Mapping[str, float]:
+        self._count("rollout/busy_s", 0.0)
+        counters, self._counters = self._counters, {}
+        up = sum(member.usable for member in self._members)
+        return {"rollout/tokens": 0.0, "rollout/retries": 0.0, **counters, "rollout/servers": float(up)}
+
+    async def _everyone(self, act: Callable[[Replica], Awaitable[None]], *, among: Sequence[Member] | None = None) -> None:
+        """On all servers that are up, at once. One that is lost on the way is left out; when none is left, that is an error."""
+        chosen = [member for member in (self._members if among is None else among) if member.up]
+
+        async def one(member: Member) -> None:
+            try:
+                await act(member.replica)
+            except ServerLostError as error:
+                member.fall(str(error))
+
+        results = await asyncio.gather(*(one(member) for member in chosen), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        if not any(member.up for member in chosen):
+            states = "; ".join(member.state() for member in self._members)
+            message = f"rollout_engine: no server is left: {states}; the run can go on from its last checkpoint: --resume"
+            raise RunError(message)
+
+    async def _look_after(self) -> None:
+        """Lost servers that answer again come back; servers that answer no more are lost."""
+        while True:
+            await asyncio.sleep(self.options.health_every_s)
+            await asyncio.gather(*(self._look_at(member) for member in self._members))
+
+    async def _look_at(self, member: Member) -> None:
+        try:
+            if not member.up:
+                await member.replica.recover()
+            await member.replica.health()
+            if not member.up:
+                serves = await member.replica.version()
+                member.rise()
+                member.fresh = serves == self.version
+                self._change.set()
+            member.misses = 0
+        except ServerLostError as error:
+            member.misses += 1
+            if member.misses >= _MISSES:
+                member.fall(str(error))
+        except UserError as error:  # a server that cannot be started again stays lost
+            member.trouble = str(error)
+
+    def _begin_work(self) -> None:
+        if self._in_flight == 0:
+            self._busy_since = time.monotonic()
+        self._in_flight += 1
+
+    def _end_work(self) -> None:
+        self._in_flight -= 1
+        self._count("rollout/busy_s", 0.0)
+
+    def _count(self, name: str, value: float) -> None:
+        """`rollout/busy_s` counts the time with anything in flight."""
+        if name == "rollout/busy_s" and self._busy_since is not None:
+            now = time.monotonic()
+            value, self._busy_since = now - self._busy_since, now if self._in_flight else None
+        self._counters[name] = self._counters.get(name, 0.0) + value
+
+
+async def _unless_lost(member: Member, work: Awaitable[list[Completion]]) -> list[Completion]:
+    """What the server answers, or `ServerLostError` as soon as the pool knows it to be lost."""
+    task = asyncio.ensure_future(work)
+    lost = asyncio.ensure_future(member.lost.wait())
+    try:
+        await asyncio.wait({task, lost}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        message = f"{member.replica.name} is lost: {member.trouble}"
+        raise ServerLostError(message)
+    finally:
+        for one in (task, lost):
+            one.cancel()
+        await asyncio.gather(task, lost, return_exceptions=True)
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
