@@ -180,7 +180,7 @@ class LocalRolloutEngine:
     async def update_from_disk(self, path: str) -> None:
         from safetensors.torch import load_file
 
-        for file in sorted(Path(path).glob("*.safetensors")):
+        for file in _files(path):
             await self.update(list(load_file(file).items()))
 
     def members(self) -> Mapping[str, int]:
@@ -236,6 +236,10 @@ def _copy(module: Any, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
             message = f"weight update: {name} is {tuple(own[name].shape)} here and {tuple(value.shape)} in the update"
             raise RunError(message)
         own[name].data.copy_(value)
+
+
+def _files(path: str) -> list[Path]:
+    return sorted(Path(path).glob("*.safetensors"))
 
 
 def _eos_ids(module: Any, tokenizer: Any) -> tuple[int, ...]:
