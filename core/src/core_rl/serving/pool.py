@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
@@ -21,12 +21,13 @@ from core_rl.serving.replica import Bucket, ServerLostError
 from core_rl.weights.segment import Segment
 
 if TYPE_CHECKING:
-    from core_rl.roles.rollout import Completion, GenerateRequest, PauseMode
+    from core_rl.roles.rollout import Completion, GenerateRequest, PauseMode, ScoreRequest, Scores
     from core_rl.serving.config import PoolConfig
     from core_rl.serving.replica import Replica
     from core_rl.weights.buckets import TensorSpec
     from core_rl.weights.group import GroupPlace
 
+Result = TypeVar("Result")
 _MISSES = 3
 """Looks in a row without an answer that make a server lost."""
 
@@ -61,42 +62,64 @@ class PoolEngine:
             member.rise()
         self._watch = asyncio.create_task(self._look_after())
 
+    def add(self, replicas: Sequence[Replica]) -> None:
+        """Before `start`."""
+        self._members += [Member(replica=replica) for replica in replicas]
+
     async def generate(self, request: GenerateRequest) -> list[Completion]:
         """Raises `RunError` when it was tried often enough, or no server is there."""
+
+        async def ask(replica: Replica, request_id: str) -> list[Completion]:
+            own = attrs.evolve(request, id=request_id)
+            return checked(own, await replica.generate(own))
+
+        completions = await self._ask(request.id, request.prompt_ids, ask, weight=request.n)
+        self._count("rollout/tokens", sum(len(completion.tokens) for completion in completions))
+        return completions
+
+    async def score(self, request: ScoreRequest) -> Scores:
+        """Raises `RunError` as `generate` does. For replicas that can."""
+
+        async def ask(replica: Any, request_id: str) -> Scores:
+            found: Scores = await replica.score(attrs.evolve(request, id=request_id))
+            return found
+
+        return await self._ask(request.id, request.tokens, ask, weight=1)
+
+    async def _ask(
+        self, name: str, prompt: Sequence[int], ask: Callable[[Replica, str], Awaitable[Result]], *, weight: int
+    ) -> Result:
+        """The answer of one server. Another one is asked, under another id, when it is lost."""
         troubles: list[str] = []
         self._begin_work()
         try:
             while True:
-                member = await self._member_for(request)
-                own = request if not troubles else attrs.evolve(request, id=f"{request.id}#{len(troubles)}")
-                member.running += request.n
+                member = await self._member_for(name, prompt)
+                member.running += weight
                 try:
-                    completions = checked(own, await _unless_lost(member, member.replica.generate(own)))
+                    return await _unless_lost(member, ask(member.replica, f"{name}#{len(troubles)}" if troubles else name))
                 except ServerLostError as error:
                     troubles.append(str(error))
                     member.fall(str(error))
                     self._count("rollout/retries", 1)
                     if len(troubles) > self.options.retries:
-                        message = f"rollout_engine: request {request.id} failed {len(troubles)} times, last with: {error}"
+                        message = f"rollout_engine: request {name} failed {len(troubles)} times, last with: {error}"
                         raise RunError(message) from error
-                else:
-                    self._count("rollout/tokens", sum(len(completion.tokens) for completion in completions))
-                    return completions
                 finally:
-                    member.running -= request.n
+                    member.running -= weight
         finally:
             self._end_work()
 
-    async def _member_for(self, request: GenerateRequest) -> Member:
+    async def _member_for(self, name: str, prompt: Sequence[int]) -> Member:
         deadline = time.monotonic() + self.options.wait_for_server_s
         while True:
-            member = self._router.choose(self._members, request.prompt_ids)
+            member = self._router.choose(self._members, prompt)
             if member is not None:
                 return member
             left = deadline - time.monotonic()
             if left <= 0:
                 states = "; ".join(one.state() for one in self._members)
-                message = f"rollout_engine: no server is left for request {request.id}: {states}; the run can go on from its last checkpoint: --resume"
+                message = f"rollout_engine: no server is left for request {name}: {states}; the run can go on from its last checkpoint: --resume"
                 raise RunError(message)
             self._change.clear()
             with contextlib.suppress(TimeoutError):
@@ -270,7 +293,7 @@ class PoolEngine:
         self._counters[name] = self._counters.get(name, 0.0) + value
 
 
-async def _unless_lost(member: Member, work: Awaitable[list[Completion]]) -> list[Completion]:
+async def _unless_lost(member: Member, work: Awaitable[Result]) -> Result:
     """What the server answers, or `ServerLostError` as soon as the pool knows it to be lost."""
     task = asyncio.ensure_future(work)
     lost = asyncio.ensure_future(member.lost.wait())

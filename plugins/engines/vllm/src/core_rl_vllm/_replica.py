@@ -1,0 +1,106 @@
+"""What is the same for a vLLM server and for vLLM in this process: how weights arrive, how decoding stops."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from core_rl.errors import RunError
+from core_rl_vllm._sampling import version_number
+
+if TYPE_CHECKING:
+    from core_rl.roles.rollout import PauseMode
+    from core_rl.serving.replica import Bucket
+    from core_rl.weights.buckets import TensorSpec
+    from core_rl.weights.group import GroupPlace
+
+
+class VllmReplica(ABC):
+    """Most of a `core_rl.serving.replica.Replica`."""
+
+    name: str
+    workers: int = 1
+    reads_memory = True
+
+    @abstractmethod
+    async def call_workers(self, method: str, *args: Any) -> list[Any]:
+        """A method of `core_rl_vllm.worker.Extension` on every worker, with arguments and results in JSON's types."""
+
+    @abstractmethod
+    async def stop_decoding(self, mode: str) -> None:
+        """vLLM's own modes: `abort`, `wait`, `keep`."""
+
+    @abstractmethod
+    async def go_on(self) -> None: ...
+
+    @abstractmethod
+    async def forget_prefixes(self, *, running: bool) -> bool:
+        """Drop cached keys and values; with `running` also those of requests in flight, which are computed anew. Whether it did."""
+
+    @abstractmethod
+    async def label(self) -> str:
+        """Of the weights that it serves."""
+
+    @abstractmethod
+    async def set_label(self, label: str) -> None: ...
+
+    async def version(self) -> int | None:
+        return version_number(await self.label())
+
+    async def pause(self, mode: PauseMode) -> None:
+        await self.stop_decoding("abort" if mode == "abort" else "keep")
+        if mode == "retract":
+            await self._forget(running=True)
+
+    async def resume(self) -> None:
+        await self.go_on()
+
+    async def begin_update(self) -> None:
+        await self.stop_decoding("keep")
+        await self.call_workers("core_rl_begin")
+
+    async def update(self, bucket: Bucket) -> None:
+        await self.call_workers("core_rl_memory", await bucket.note())
+
+    async def update_delta(self, bucket: Bucket) -> None:
+        await self.call_workers("core_rl_changes", await bucket.note())
+
+    async def update_from_disk(self, path: str) -> None:
+        await self.call_workers("core_rl_disk", path)
+
+    async def join_group(self, place: GroupPlace) -> None:
+        await self.call_workers("core_rl_join", attrs.asdict(place))
+
+    async def update_from_group(self, specs: Sequence[TensorSpec]) -> None:
+        await self.call_workers("core_rl_group", [spec.to_json() for spec in specs])
+
+    async def end_update(self, version: int) -> None:
+        """Prompts that were computed with the old weights are forgotten. What is in flight keeps its own part of the cache where
+        vLLM can drop the rest, and is computed anew where it cannot.
+        """
+        await self.call_workers("core_rl_end")
+        await self.set_label(str(version))
+        if not await self.forget_prefixes(running=False):
+            await self._forget(running=True)
+        await self.go_on()
+
+    async def _forget(self, *, running: bool) -> None:
+        if not await self.forget_prefixes(running=running):
+            message = f"rollout_engine: {self.name} could not drop the prompts that it had computed with older weights"
+            raise RunError(message)
+
+    async def fingerprint(self) -> Mapping[str, float]:
+        """Raises `RunError` when two workers were given different weights."""
+        first, *others = await self.call_workers("core_rl_fingerprint")
+        for number, other in enumerate(others, 1):
+            differing = [name for name in {*first, *other} if first.get(name) != other.get(name)]
+            if differing:
+                message = (
+                    f"rollout_engine: workers 0 and {number} of {self.name} were given different weights: {min(differing)}"
+                )
+                raise RunError(message)
+        found: Mapping[str, float] = first
+        return found

@@ -1,0 +1,89 @@
+"""Requests in vLLM's words, and its answers in ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from core_rl.data.sample import FinishReason, VersionSpan
+from core_rl.errors import PromptTooLongError
+from core_rl.roles.rollout import Completion, GenerateRequest, ScoreRequest, Scores
+from core_rl.serving.replica import ServerLostError
+
+INITIAL = "default"
+"""What vLLM calls the weights that it was started with."""
+_REASONS = {"stop": "stop", "length": "length", "abort": "abort"}
+
+
+def sampling_params(request: GenerateRequest, *, end_ids: Sequence[int], context_length: int) -> dict[str, Any]:
+    """vLLM's `SamplingParams`. Sample k has the seed `request.seed` + k there.
+
+    Raises:
+        PromptTooLongError: the prompt leaves no room in the context.
+    """
+    room = context_length - len(request.prompt_ids)
+    if room < 1 or not request.prompt_ids:
+        message = (
+            f"prompt {request.id}: {len(request.prompt_ids)} tokens, but the context holds {context_length} and "
+            "1 is needed to answer; shorten the prompt or raise model.max_length"
+        )
+        raise PromptTooLongError(message)
+    params = request.params
+    most = min(params.max_new_tokens, room)
+    ends = [*(() if params.ignore_eos else end_ids), *params.stop_token_ids]
+    found: dict[str, Any] = {
+        "n": request.n,
+        "temperature": params.temperature,
+        "top_p": params.top_p,
+        "top_k": params.top_k or 0,
+        "max_tokens": most,
+        "min_tokens": min(params.min_new_tokens, most),
+        "stop_token_ids": list(dict.fromkeys(ends)),
+        "ignore_eos": True,  # the ids that end a sequence are all named
+        "frequency_penalty": params.frequency_penalty,
+        "logprobs": 0,  # of the sampled token alone
+        "seed": request.seed % 2**63,
+    }
+    if params.stop:
+        found["stop"] = list(params.stop)
+    return found
+
+
+def completion(choice: Mapping[str, Any]) -> Completion:
+    """From a choice with `token_ids`, `logprobs` (one number for each), `finish_reason` and `weight_versions`."""
+    tokens = list(choice["token_ids"] or ())
+    reason = _REASONS.get(str(choice["finish_reason"]))
+    if reason is None:
+        message = f"vLLM ended a sequence with {choice['finish_reason']!r}"
+        raise ServerLostError(message)
+    spans = [
+        VersionSpan(version=version_number(span["version"]) or 0, start=span["start"], end=span["end"])
+        for span in choice["weight_versions"] or ()
+    ]
+    return Completion(
+        tokens=tokens, logprobs=list(choice["logprobs"]), finish_reason=cast("FinishReason", reason), versions=spans
+    )
+
+
+def version_number(label: str) -> int | None:
+    """None for the weights that the server was started with, and for a label of someone else's."""
+    return int(label) if label.isdigit() else None
+
+
+def scoring_params(request: ScoreRequest) -> dict[str, Any]:
+    """One token is sampled, since vLLM answers nothing without; the prompt is what is asked about."""
+    return {"n": 1, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": request.top_k, "ignore_eos": True}
+
+
+def scores(request: ScoreRequest, table: Sequence[Mapping[Any, Any] | None]) -> Scores:
+    """From vLLM's entry for each token: {token id: (log-probability, rank)}."""
+    logprobs, ids, values = [0.0], [[]], [[]]  # type: ignore[var-annotated]
+    for token, row in zip(request.tokens[1:], table[1:], strict=True):
+        found = {int(one): entry for one, entry in (row or {}).items()}
+        logprobs.append(float(found[token]["logprob"]))
+        best = sorted(found.items(), key=lambda entry: -float(entry[1]["logprob"]))[: request.top_k]
+        ids.append([one for one, _ in best])
+        values.append([float(entry["logprob"]) for _, entry in best])
+    if not request.top_k:
+        return Scores(logprobs=logprobs)
+    return Scores(logprobs=logprobs, topk_ids=ids, topk_logprobs=values)

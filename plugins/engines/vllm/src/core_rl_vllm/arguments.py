@@ -1,0 +1,76 @@
+"""vLLM's own options: what core-rl sets of them, and whether the installed version knows what the user sets."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from core_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from core_rl.roles.rollout import RolloutContext
+    from core_rl_vllm.config import VllmConfig
+
+OURS = frozenset(
+    {"model", "tokenizer", "host", "port", "served_model_name", "worker_extension_cls", "logprobs_mode", "api_key"}
+)
+"""What is told elsewhere in the run file, or must be as it is."""
+SERVED = "policy"
+ADAPTER = "adapter"
+
+
+def engine_arguments(options: VllmConfig, context: RolloutContext, folder: str) -> dict[str, Any]:
+    """For servers and the engine in process alike.
+
+    Raises:
+        UserError: `args` sets what the run file says elsewhere.
+    """
+    for name in options.args:
+        if name.replace("-", "_") in OURS:
+            message = f"rollout_engine.args.{name}: core-rl sets this itself; leave it out"
+            raise UserError(message)
+    found: dict[str, Any] = {
+        "model": folder,
+        "dtype": context.model.dtype,
+        "seed": context.seed,
+        "trust_remote_code": context.model.trust_remote_code,
+        "logprobs_mode": "processed_logprobs",
+        "worker_extension_cls": "core_rl_vllm.worker.Extension",
+        "enable_prefix_caching": True,
+    }
+    if context.model.max_length is not None:
+        found["max_model_len"] = context.model.max_length
+    if options.lora_adapter is not None:
+        found["enable_lora"] = True
+    return found | {name.replace("-", "_"): value for name, value in options.args.items()}
+
+
+def as_flags(arguments: Mapping[str, Any]) -> list[str]:
+    """As vLLM's command line has them."""
+    flags: list[str] = []
+    for name, value in arguments.items():
+        flag = name.replace("_", "-")
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(value, list | tuple):
+            flags += [f"--{flag}", *(str(each) for each in value)]
+        elif isinstance(value, Mapping):
+            flags += [f"--{flag}", json.dumps(value)]
+        else:
+            flags += [f"--{flag}", str(value)]
+    return flags
+
+
+def check_names(given: Iterable[str], known: Iterable[str], version: str) -> None:
+    """Raises `UserError` for names that this version of vLLM does not have."""
+    names = sorted(known)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            message = f"rollout_engine.args.{name}: vLLM {version} has no such option{hint}"
+            raise UserError(message)
