@@ -3,10 +3,10 @@
 A change is a set of ordinary tensors, so that it travels by whatever carries tensors: for the weight `w`
 
     w|places   int32, flat indices of elements that differ, and  w|values  what they are now; or  w|whole  where that is shorter;
-    w|sum      int64 [1], the checksum of the whole tensor afterwards.
+    w|sum      int64 [2], the checksums of the whole tensor before (-1: whatever it was) and afterwards.
 
-The receiving side applies it to what it has and compares the checksum: a change that was lost, or applied twice to something else,
-cannot pass.
+The receiving side compares both. A weight of which a change was lost is refused at its next change, and one that got a change twice or
+in another order at once.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     Named = Iterable[tuple[str, torch.Tensor]]
 
 _CHUNK = 2**22
-_PRIME = 0x9E3779B1
+_K = 0x1E3779B97F4A7C15
 
 
 class Sender:
     """Knows what was sent last, as a copy on the CPU."""
 
     def __init__(self) -> None:
-        self._last: dict[str, torch.Tensor] = {}
+        self._last: dict[str, tuple[torch.Tensor, int]] = {}
 
     def forget(self) -> None:
         """The next changes are whole tensors."""
@@ -39,8 +39,7 @@ class Sender:
         """What changed since the last call, a weight after the other. Nothing of a weight that is the same."""
         for name, tensor in stream:
             now = tensor.detach().to("cpu", copy=True).contiguous()
-            last = self._last.get(name)
-            self._last[name] = now
+            last, before = self._last.get(name, (None, -1))
             if last is None or last.shape != now.shape or last.dtype != now.dtype:
                 yield f"{name}|whole", now
             else:
@@ -51,8 +50,10 @@ class Sender:
                     yield f"{name}|whole", now
                 else:
                     yield f"{name}|places", changed.int()
-                    yield f"{name}|values", now.view(-1)[changed]
-            yield f"{name}|sum", torch.tensor([checksum(now)])
+                    yield f"{name}|values", _bits(now)[changed].view(now.dtype)
+            after = checksum(now)
+            self._last[name] = (now, after)
+            yield f"{name}|sum", torch.tensor([before, after])
 
 
 class Receiver:
@@ -60,6 +61,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self._weights: dict[str, torch.Tensor] = {}
+        self._sums: dict[str, int] = {}
 
     def apply(self, changes: Sequence[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
         """The changed weights, whole.
@@ -72,22 +74,24 @@ class Receiver:
             name, _, kind = label.rpartition("|")
             parts.setdefault(name, {})[kind] = tensor
         for name, part in parts.items():
-            if "whole" in part:
-                self._weights[name] = part["whole"].clone()
-            elif "places" in part:
-                if name not in self._weights:
-                    message = f"weight_transport delta: a change of {name} arrived before the weight: it was lost on the way"
-                    raise RunError(message)
-                self._weights[name].view(-1)[part["places"].long()] = part["values"]
-            if "sum" not in part or ("whole" not in part and "places" not in part):
+            if set(part) not in ({"whole", "sum"}, {"places", "values", "sum"}):
                 message = f"weight_transport delta: the change of {name} arrived in part: {', '.join(part)}"
                 raise RunError(message)
-            if checksum(self._weights[name]) != int(part["sum"]):
+            before, after = (int(value) for value in part["sum"])
+            if before != self._sums.get(name) and not (before == -1 and "whole" in part):
                 message = (
-                    f"weight_transport delta: after the change {name} is not what the trainer has: a change was lost on the way"
+                    f"weight_transport delta: the change of {name} belongs to another weight than arrived before: a change was lost "
+                    "on the way, or came twice"
                 )
                 raise RunError(message)
-            yield name, self._weights[name]
+            changed = part["whole"].clone() if "whole" in part else _changed(self._weights[name], part)
+            if changed is None or checksum(changed) != after:
+                message = (
+                    f"weight_transport delta: after its change {name} is not what the trainer has: it was damaged on the way"
+                )
+                raise RunError(message)
+            self._weights[name], self._sums[name] = changed, after
+            yield name, changed
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """All, whole."""
@@ -108,14 +112,28 @@ def whole_changes(stream: Iterator[tuple[str, torch.Tensor]], limit: int) -> Ite
         yield bucket
 
 
+def _changed(weight: torch.Tensor, part: dict[str, torch.Tensor]) -> torch.Tensor | None:
+    """The weight with the values in their places, over what it was; None where they do not fit."""
+    places, values = part["places"].long(), part["values"]
+    fits = places.shape == values.shape and values.dtype == weight.dtype
+    if not fits or not bool(((places >= 0) & (places < weight.numel())).all()):
+        return None
+    _bits(weight)[places] = _bits(values)
+    return weight
+
+
 def checksum(tensor: torch.Tensor) -> int:
-    """Of every bit and its place: sum_i (2 i + 1) b_i modulo 2^63, b_i the elements' bits mixed; equal on every device."""
+    """Of every element's bits b_i and its place: sum_i mix(b_i + K i) modulo 2^63, in int64; equal on every device.
+
+    mix(x) = K (y ^ (y >> 32)) with y = K x is one to one, so that no change of a single element keeps the sum, and it is not linear,
+    so that small changes of several do not cancel.
+    """
     bits = _bits(tensor)
     total = 0
     for start in range(0, bits.numel(), _CHUNK):
         part = bits[start : start + _CHUNK].long()
-        places = torch.arange(start, start + part.numel(), device=part.device) * 2 + 1
-        total += int(((part ^ (part >> 7)) * _PRIME * places).sum())
+        mixed = torch.arange(start, start + part.numel(), device=part.device).mul_(_K).add_(part).mul_(_K)
+        total += int(mixed.bitwise_xor_(mixed >> 32).mul_(_K).sum())
     return total % 2**63
 
 

@@ -27,7 +27,7 @@ class Segment:
     """The writing side. The memory is given back with `close`, and at the latest when this machine starts again."""
 
     def __init__(self) -> None:
-        self.path = FOLDER / f"core-rl-{os.getpid()}-{secrets.token_hex(4)}"
+        self.path: Path | None = None
         self._memory: mmap.mmap | None = None
 
     def write(self, tensors: Sequence[tuple[str, torch.Tensor]]) -> dict[str, Any]:
@@ -46,13 +46,14 @@ class Segment:
     def _of_size(self, size: int) -> mmap.mmap:
         if self._memory is None or len(self._memory) < size:
             self.close()
+            # a new name: a reader that has missed this bucket must not take the next one out of what it has mapped
+            self.path = FOLDER / f"core-rl-{os.getpid()}-{secrets.token_hex(4)}"
             try:
-                with self.path.open("xb") as file:
+                with self.path.open("x+b") as file:
                     os.posix_fallocate(file.fileno(), 0, max(size, 1))  # a full memory says so here, not by a signal later
-                with self.path.open("r+b") as file:
                     self._memory = mmap.mmap(file.fileno(), max(size, 1))
             except OSError as error:
-                self.path.unlink(missing_ok=True)
+                self.close()
                 message = (
                     f"weight_transport: {size / 2**20:.0f} MiB of shared memory cannot be had in {FOLDER} ({error.strerror}): "
                     "lower weight_transport.bucket_mb, or make it larger (in a container --shm-size)"
@@ -62,7 +63,9 @@ class Segment:
 
     def close(self) -> None:
         self._memory = None  # the mapping ends with its last view
-        self.path.unlink(missing_ok=True)
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+            self.path = None
 
 
 class Reader:
