@@ -35,11 +35,10 @@ class GroupPlace:
 
 def join(place: GroupPlace, *, offset: int = 0) -> Any:
     """The group. Returns when all its members have joined."""
-    c10d = _c10d()
-
+    dist, c10d = importlib.import_module("torch.distributed"), _c10d()
     timeout = dt.timedelta(seconds=place.timeout_s)
     rank = place.rank + offset
-    server = c10d.TCPStore(place.address, place.port, place.world_size, is_master=rank == 0, timeout=timeout, use_libuv=True)
+    server = dist.TCPStore(place.address, place.port, place.world_size, is_master=rank == 0, timeout=timeout, use_libuv=True)
     store = c10d.PrefixStore(place.name, server)
     group, _ = c10d._new_process_group_helper(  # noqa: SLF001 - what the field joins with; torch has no public way beside a default group
         place.world_size, rank, [], c10d.Backend(place.backend), store, group_name=place.name, timeout=timeout
@@ -49,10 +48,8 @@ def join(place: GroupPlace, *, offset: int = 0) -> Any:
 
 
 def leave(group: Any) -> None:
-    c10d = _c10d()
-    c10d._world.pg_group_ranks.pop(group, None)  # noqa: SLF001
-    c10d._world.pg_map.pop(group, None)  # noqa: SLF001
-    c10d._world.pg_names.pop(group, None)  # noqa: SLF001
+    """Its connections and its port are free again."""
+    _c10d().destroy_process_group(group)
 
 
 def send(group: Any, tensors: Sequence[tuple[str, torch.Tensor]], *, device: torch.device) -> None:
