@@ -1,0 +1,124 @@
+"""The conformance suite of rollout engines: what every one of them must do, whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, ClassVar, Literal
+
+import attrs
+import pytest
+
+from core_rl.errors import UserError
+from core_rl.testing.rollout_engine import checks_control, checks_sampling, checks_weights
+from core_rl.testing.rollout_engine.bench import RolloutBench
+
+__all__ = ["CHECKS", "Check", "RolloutBench", "RolloutEngineConformance"]
+
+TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2}
+"""Of log-probabilities, to the model in the same precision by transformers."""
+
+
+@attrs.frozen(kw_only=True)
+class Check:
+    """A sentence that holds, and how to see it."""
+
+    run: Callable[[RolloutBench], Coroutine[Any, Any, None]]
+    needs: str | None = None
+    """A capability; an engine without it is spared."""
+
+    @property
+    def about(self) -> str:
+        return (self.run.__doc__ or "").strip()
+
+
+_NEEDS = {
+    "processed_logprobs": "processed_logprobs",
+    "scoring": "scoring",
+    "disk": "weights_disk",
+    "delta": "weights_delta",
+    "collective": "weights_collective",
+}
+_SAMPLING = (
+    "form",
+    "same_seed",
+    "alone_or_with_others",
+    "logprobs",
+    "processed_logprobs",
+    "greedy",
+    "stop_ids",
+    "min_new_tokens",
+    "stop_strings",
+    "context",
+    "many_in_flight",
+    "scoring",
+)
+_CONTROL = ("abort_all", "keep", "retract", "abort_one", "cancelled_request")
+_WEIGHTS = ("update", "update_in_parts", "update_in_the_middle", "lost_tensor", "shared_memory", "disk", "delta", "collective")
+CHECKS: dict[str, Check] = {
+    name: Check(run=getattr(module, name), needs=_NEEDS.get(name))
+    for module, names in ((checks_sampling, _SAMPLING), (checks_control, _CONTROL), (checks_weights, _WEIGHTS))
+    for name in names
+}
+"""All of them, in order."""
+
+
+class RolloutEngineConformance:
+    """Subclass it in a test module, name the engine, and pytest runs every check on it:
+
+        from core_rl.testing.rollout_engines import RolloutEngineConformance
+
+        class TestMine(RolloutEngineConformance):
+            engine = "mine"              # the component's name, or `module:Object`
+            options = {"servers": 2}     # fields of its options class
+
+    The engine is started once, with a tiny random model, and all checks are run on it. Checks cannot be overridden. One that the engine
+    cannot meet is an expected failure with its reason, which fails once it is met.
+    """
+
+    engine: ClassVar[str]
+    options: ClassVar[Mapping[str, Any]] = {}
+    dtype: ClassVar[Literal["float32", "bfloat16"]] = "float32"
+    expected_failures: ClassVar[Mapping[str, str]] = {}
+    """Reasons, by the name of a check."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        taken = sorted({"bench", "pytest_generate_tests", "test_conforms"} & set(vars(cls)))
+        if taken:
+            message = f"{cls.__name__}: {', '.join(taken)} cannot be overridden; see expected_failures"
+            raise UserError(message)
+        for name, reason in cls.expected_failures.items():
+            if name not in CHECKS or not reason.strip():
+                message = f"{cls.__name__}.expected_failures: {name!r}: {reason!r} is not a check with a reason"
+                raise UserError(message)
+
+    @classmethod
+    def make_bench(cls) -> RolloutBench:
+        """Not open yet."""
+        return RolloutBench(
+            engine_name=cls.engine, options=cls.options, dtype=cls.dtype, logprob_tolerance=TOLERANCES[cls.dtype]
+        )
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def bench(cls) -> Iterator[RolloutBench]:
+        bench = cls.make_bench()
+        try:
+            yield bench.open()
+        finally:
+            bench.close()
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "check" in metafunc.fixturenames:
+            metafunc.parametrize("check", [self._param(name) for name in CHECKS])
+
+    def test_conforms(self, bench: RolloutBench, check: str) -> None:
+        """The engine does what the check of this name says."""
+        one = CHECKS[check]
+        if one.needs is not None and one.needs not in bench.component.provides:
+            pytest.skip(f"it does not provide {one.needs}")
+        bench.run(one.run(bench))
+
+    def _param(self, name: str) -> Any:
+        reason = self.expected_failures.get(name)
+        return pytest.param(name, marks=[pytest.mark.xfail(strict=True, reason=reason)] if reason else [])

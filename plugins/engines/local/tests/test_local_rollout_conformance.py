@@ -1,0 +1,9 @@
+"""The local rollout engine, with weights of its own, passes the suite."""
+
+from __future__ import annotations
+
+from core_rl.testing.rollout_engines import RolloutEngineConformance
+
+
+class TestLocalRollout(RolloutEngineConformance):
+    engine = "local"
