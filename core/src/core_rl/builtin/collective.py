@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +12,7 @@ from core_rl.errors import RunError, UserError
 from core_rl.fingerprint import fingerprint
 from core_rl.roles.parts import SyncReport
 from core_rl.weights.buckets import TensorSpec, buckets, size_of
-from core_rl.weights.group import GroupPlace, join, send
+from core_rl.weights.group import GroupPlace, join, leave, send
 from core_rl.weights.proof import prove
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ class Collective:
         self.options = options
         self._group: Any = None
         self._members: Mapping[str, int] = {}
-        self._number = 0
 
     async def sync(self, source: TrainEngine, target: RolloutEngine, version: int) -> SyncReport:
         """Raises `RunError` when a member does not answer in time, or serves something else afterwards."""
@@ -38,6 +38,7 @@ class Collective:
         await receiver.begin_update()
         if self._group is None or receiver.members() != self._members:
             await self._gather(receiver)
+        group, self._group = self._group, None  # of a group that has failed, nothing more is asked
         sent: dict[str, float] = {}
         num_bytes = 0
         for bucket in buckets(source.export_weights(), self.options.bucket_mb * 2**20):
@@ -47,25 +48,27 @@ class Collective:
             try:
                 async with asyncio.timeout(self.options.timeout_s):
                     await asyncio.gather(
-                        receiver.update_from_group(specs), asyncio.to_thread(send, self._group, bucket, device=device)
+                        receiver.update_from_group(specs), asyncio.to_thread(send, group, bucket, device=device)
                     )
             except (TimeoutError, RuntimeError) as error:
-                self._group = None
                 message = f"weight_transport collective: version {version} did not reach every worker of the rollout engine: {str(error) or 'no answer in time'}"
                 raise RunError(message) from error
+        self._group = group
         await receiver.end_update(version)
         prove("collective", version, sent=sent, served=await receiver.fingerprint())
         return SyncReport(version=version, num_bytes=num_bytes)
 
     async def _gather(self, receiver: GroupReceiver) -> None:
+        if self._group is not None:
+            await asyncio.to_thread(leave, self._group)
+            self._group = None  # its port is free when nobody holds it
         self._members = receiver.members()
-        self._number += 1
         place = GroupPlace(
             address=self.options.address,
             port=self.options.port or _free_port(self.options.address),
             rank=0,
             world_size=1 + sum(self._members.values()),
-            name=f"core-rl-weights-{self._number}",
+            name=f"core-rl-weights-{secrets.token_hex(4)}",  # no two groups of a process have one name
             backend=self._backend(),
             timeout_s=self.options.timeout_s,
         )
