@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,7 +31,7 @@ class Disk:
     def __init__(self, options: DiskConfig) -> None:
         self.options = options
         self._last: Path | None = None
-        self._own: tempfile.TemporaryDirectory[str] | None = None
+        self._own: Path | None = None
 
     async def sync(self, source: TrainEngine, target: RolloutEngine, version: int) -> SyncReport:
         """Raises `RunError` when there is no room, or what is served afterwards is not what was written."""
@@ -37,14 +40,12 @@ class Disk:
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         try:
-            unfinished.mkdir(parents=True)
             sent, num_bytes = self._write(source, unfinished)
             shutil.rmtree(folder, ignore_errors=True)
-            unfinished.rename(folder)
-        except OSError as error:
+            with _writing(folder.parent):
+                unfinished.rename(folder)
+        finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-            message = f"weight_transport.dir: cannot write the weights to {folder.parent}: {error.strerror or error}"
-            raise RunError(message) from error
         await receiver.begin_update()
         await receiver.update_from_disk(str(folder))
         await receiver.end_update(version)
@@ -58,8 +59,9 @@ class Disk:
         if self.options.dir is not None:
             return Path(self.options.dir)
         if self._own is None:
-            self._own = tempfile.TemporaryDirectory(prefix="core-rl-weights-")
-        return Path(self._own.name)
+            self._own = Path(tempfile.mkdtemp(prefix="core-rl-weights-"))
+            weakref.finalize(self, shutil.rmtree, self._own, ignore_errors=True)
+        return self._own
 
     def _write(self, source: TrainEngine, folder: Path) -> tuple[dict[str, float], int]:
         """One safetensors file for each bucket, and the index of all."""
@@ -70,14 +72,17 @@ class Disk:
         sent: dict[str, float] = {}
         index: dict[str, str] = {}
         num_bytes = 0
+        with _writing(folder.parent):
+            folder.mkdir(parents=True)
         for number, bucket in enumerate(buckets(source.export_weights(), self.options.bucket_mb * 2**20)):
             file = f"model-{number:05d}.safetensors"
             sent |= fingerprint(bucket)
-            save_file(_unshared(bucket), folder / file, metadata={"format": "pt"})
+            with _writing(folder.parent):
+                save_file(_unshared(bucket), folder / file, metadata={"format": "pt"})
             index |= dict.fromkeys((name for name, _ in bucket), file)
             num_bytes += sum(size_of(tensor) for _, tensor in bucket)
         described: dict[str, Any] = {"metadata": {"total_size": num_bytes}, "weight_map": index}
-        with (folder / "model.safetensors.index.json").open("w") as out:
+        with _writing(folder.parent), (folder / "model.safetensors.index.json").open("w") as out:
             json.dump(described, out)
             out.flush()
             os.fsync(out.fileno())
@@ -86,4 +91,22 @@ class Disk:
 
 def _unshared(bucket: list[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     """safetensors refuses tensors that share memory, and those that do not lie row by row."""
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in bucket}
+    found: dict[str, torch.Tensor] = {}
+    storages: set[int] = set()
+    for name, tensor in bucket:
+        ours = tensor.detach().cpu().contiguous()
+        storage = ours.untyped_storage().data_ptr()
+        found[name] = ours.clone() if storage in storages else ours
+        storages.add(storage)
+    return found
+
+
+@contextlib.contextmanager
+def _writing(root: Path) -> Iterator[None]:
+    from safetensors import SafetensorError  # its words of the system's errors are not those of an OSError
+
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        message = f"weight_transport.dir: cannot write the weights to {root}: {getattr(error, 'strerror', None) or error}"
+        raise RunError(message) from error
