@@ -34,7 +34,8 @@ class Client:
         """
         aiohttp = _aiohttp()
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0)  # as many requests as are in flight
+            # as many requests as are in flight, and none on a connection that the server is about to close: uvicorn waits for 5 s
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=3.0)
             self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
         timeout = aiohttp.ClientTimeout(total=timeout_s or self._timeout_s)
         where = f"{method} {self.url}{path}"

@@ -22,7 +22,8 @@ def main() -> int:
     driver, command = int(sys.argv[1]), sys.argv[2:]
     asked = []
     signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which decides what ends
+    for of_the_terminal in (signal.SIGINT, signal.SIGHUP):  # is for the driver, which decides what ends
+        signal.signal(of_the_terminal, lambda *_: None)  # the child, unlike with SIG_IGN, has what is usual
     child = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - what the driver says
     while child.poll() is None and not asked and os.getppid() == driver:
         time.sleep(LOOK_EVERY_S)

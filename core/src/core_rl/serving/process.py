@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ from core_rl.serving.replica import ServerLostError
 _LOOK_EVERY_S = 0.25
 _GOODBYE_S = 15.0
 _LAST_LINES = 15
+_LAST_BYTES = 2**16
 
 
 @attrs.define(kw_only=True)
@@ -42,11 +44,9 @@ class ServerProcess:
         process = self._process = self._spawn()
         deadline = time.monotonic() + timeout_s
         while True:
-            try:
-                await ready()
-            except ServerLostError:
-                pass
-            else:
+            with contextlib.suppress(ServerLostError, TimeoutError):
+                async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
+                    await ready()
                 return
             if process.poll() is not None:
                 message = (
@@ -60,7 +60,7 @@ class ServerProcess:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        keeper = [sys.executable, str(Path(__file__).with_name("keeper.py")), str(os.getpid()), *self.command]
+        keeper = [sys.executable, "-P", str(Path(__file__).with_name("keeper.py")), str(os.getpid()), *self.command]
         environment = {**os.environ, **self.environment}
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -93,9 +93,12 @@ class ServerProcess:
     def words(self) -> str:
         """The last lines of the log, and where it is."""
         try:
-            lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+            with self.log.open("rb") as file:
+                file.seek(max(self.log.stat().st_size - _LAST_BYTES, 0))
+                end = file.read().decode(errors="replace")
         except OSError:
             return ""
+        lines = [line for line in end.splitlines() if line.strip()]
         return "".join(f"\n    {line[:300]}" for line in lines[-_LAST_LINES:]) + f"\nThe whole log: {self.log}"
 
 
