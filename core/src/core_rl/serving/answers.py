@@ -21,8 +21,8 @@ def checked(request: GenerateRequest, completions: list[Completion]) -> list[Com
         if len(completion.logprobs) != count:
             message = f"request {request.id}: {len(completion.logprobs)} log-probabilities for {count} tokens"
             raise ServerLostError(message)
-        if any(math.isnan(logprob) or logprob > 1e-3 for logprob in completion.logprobs):
-            message = f"request {request.id}: a log-probability is NaN or above 0"
+        if not all(math.isfinite(logprob) and logprob <= 1e-3 for logprob in completion.logprobs):
+            message = f"request {request.id}: a log-probability is not finite, or above 0"
             raise ServerLostError(message)
         ends = [0, *(span.end for span in completion.versions)]
         starts = [*(span.start for span in completion.versions), count]

@@ -23,6 +23,10 @@ class Member:
     up: bool = False
     fresh: bool = True
     """It serves the weights of the last update."""
+    updating: bool = False
+    """It takes part in the update that has begun, and has got all of it so far."""
+    torn: bool = False
+    """It was lost in the middle of an update: its weights may be of two versions, whatever it says, until the next one."""
     running: int = 0
     """Samples in flight."""
     lives: int = 0
@@ -45,10 +49,12 @@ class Member:
         """What is in flight there is given up."""
         if self.up:
             self.up, self.trouble = False, why
+            self.torn, self.updating = self.torn or self.updating, False
             self.lost.set()
 
-    def rise(self) -> None:
+    def rise(self, *, fresh: bool) -> None:
         self.up, self.misses = True, 0
+        self.fresh = fresh and not self.torn
         self.lives += 1
         self.lost = asyncio.Event()
 

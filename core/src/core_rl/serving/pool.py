@@ -38,13 +38,14 @@ class PoolEngine:
     def __init__(self, replicas: Sequence[Replica], options: PoolConfig) -> None:
         self.options = options
         self.version: int | None = None
-        self._members = [Member(replica=replica) for replica in replicas]
+        self._members: list[Member] = []
+        self.add(replicas)
         self._router = Router()
-        self._updating: list[Member] = []
+        self._names: dict[str, str] = {}
         self._segments = (Segment(), Segment())
         self._reading: list[asyncio.Task[None] | None] = [None, None]
         self._turn = 0
-        self._watch: asyncio.Task[None] | None = None
+        self._watches: list[asyncio.Task[None]] = []
         self._change = asyncio.Event()
         self._counters: dict[str, float] = {}
         self._busy_since: float | None = None
@@ -59,8 +60,8 @@ class PoolEngine:
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
         for member in self._members:
-            member.rise()
-        self._watch = asyncio.create_task(self._look_after())
+            member.rise(fresh=True)
+        self._watches = [asyncio.create_task(self._look_after(member)) for member in self._members]
 
     def add(self, replicas: Sequence[Replica]) -> None:
         """Before `start`."""
@@ -95,12 +96,15 @@ class PoolEngine:
         try:
             while True:
                 member = await self._member_for(name, prompt)
+                self._names[name] = f"{name}#{len(troubles)}" if troubles else name
+                life = member.lives
                 member.running += weight
                 try:
-                    return await _unless_lost(member, ask(member.replica, f"{name}#{len(troubles)}" if troubles else name))
+                    return await _unless_lost(member, ask(member.replica, self._names[name]))
                 except ServerLostError as error:
                     troubles.append(str(error))
-                    member.fall(str(error))
+                    if member.lives == life:  # it may have come back already
+                        member.fall(str(error))
                     self._count("rollout/retries", 1)
                     if len(troubles) > self.options.retries:
                         message = f"rollout_engine: request {name} failed {len(troubles)} times, last with: {error}"
@@ -108,6 +112,7 @@ class PoolEngine:
                 finally:
                     member.running -= weight
         finally:
+            self._names.pop(name, None)
             self._end_work()
 
     async def _member_for(self, name: str, prompt: Sequence[int]) -> Member:
@@ -132,12 +137,18 @@ class PoolEngine:
         await self._everyone(lambda replica: replica.resume())
 
     async def abort(self, request_id: str) -> None:
-        await self._everyone(lambda replica: replica.abort(request_id))
+        name = self._names.get(request_id, request_id)
+        await self._everyone(lambda replica: replica.abort(name))
+
+    @property
+    def _updating(self) -> list[Member]:
+        return [member for member in self._members if member.updating]
 
     async def begin_update(self) -> None:
-        self._updating = [member for member in self._members if member.up]
+        await self._stop_reading()
+        for member in self._members:
+            member.updating = member.up
         await self._everyone(lambda replica: replica.begin_update(), among=self._updating)
-        self._updating = [member for member in self._updating if member.up]
 
     async def update(self, tensors: Sequence[tuple[str, Any]]) -> None:
         """While servers read one bucket, the next is written."""
@@ -155,11 +166,21 @@ class PoolEngine:
         await self._settle(1 - self._turn)  # in order: a server gets one bucket at a time
         reading = self._everyone(lambda replica: deliver(replica, bucket), among=self._updating)
         self._reading[self._turn] = asyncio.create_task(reading)
+        if not all(member.replica.reads_memory for member in self._updating):
+            await self._settle(self._turn)  # the tensors are the caller's again afterwards
 
     async def _settle(self, turn: int) -> None:
         task, self._reading[turn] = self._reading[turn], None
         if task is not None:
             await task
+
+    async def _stop_reading(self) -> None:
+        """What an update that failed has left."""
+        tasks = [task for task in self._reading if task is not None]
+        self._reading = [None, None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def update_from_disk(self, path: str) -> None:
         await self._everyone(lambda replica: replica.update_from_disk(path), among=self._updating)
@@ -187,23 +208,26 @@ class PoolEngine:
         await self._everyone(lambda replica: replica.end_update(version), among=self._updating)
         self.version = version
         for member in self._members:
-            member.fresh = member in self._updating and member.up
+            member.fresh = member.updating
+            member.torn = member.torn and not member.updating
+            member.updating = False
         self._change.set()
 
     async def fingerprint(self) -> Mapping[str, float]:
         """Raises `RunError` when two servers have got different weights."""
-        found: list[tuple[str, Mapping[str, float]]] = []
+        found: dict[str, Mapping[str, float]] = {}
 
         async def ask(replica: Replica) -> None:
-            found.append((replica.name, await replica.fingerprint()))
+            found[replica.name] = await replica.fingerprint()
 
         await self._everyone(ask, among=[member for member in self._members if member.usable])
-        for name, other in found[1:]:
-            difference = same(found[0][1], other)
+        first, *others = [member.replica.name for member in self._members if member.replica.name in found]
+        for name in others:
+            difference = same(found[first], found[name])
             if difference is not None:
-                message = f"rollout_engine: {found[0][0]} (first) and {name} (second) have got different weights: {difference}"
+                message = f"rollout_engine: {first} (first) and {name} (second) have got different weights: {difference}"
                 raise RunError(message)
-        return found[0][1]
+        return found[first]
 
     async def sleep(self) -> None:
         """Give memory to the trainer, where servers can."""
@@ -214,15 +238,11 @@ class PoolEngine:
 
     async def close(self) -> None:
         """Also where `start` failed half-way."""
-        if self._watch is not None:
-            self._watch.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watch
-            self._watch = None
-        for task in self._reading:
-            if task is not None:
-                task.cancel()
-        self._reading = [None, None]
+        watches, self._watches = self._watches, []
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+        await self._stop_reading()
         await asyncio.gather(*(member.replica.close() for member in self._members), return_exceptions=True)
         for segment in self._segments:
             segment.close()
@@ -252,11 +272,11 @@ class PoolEngine:
             message = f"rollout_engine: no server is left: {states}; the run can go on from its last checkpoint: --resume"
             raise RunError(message)
 
-    async def _look_after(self) -> None:
-        """Lost servers that answer again come back; servers that answer no more are lost."""
+    async def _look_after(self, member: Member) -> None:
+        """A lost server that answers again comes back; one that answers no more is lost."""
         while True:
             await asyncio.sleep(self.options.health_every_s)
-            await asyncio.gather(*(self._look_at(member) for member in self._members))
+            await self._look_at(member)
 
     async def _look_at(self, member: Member) -> None:
         try:
@@ -265,16 +285,20 @@ class PoolEngine:
             await member.replica.health()
             if not member.up:
                 serves = await member.replica.version()
-                member.rise()
-                member.fresh = serves == self.version
+                member.rise(fresh=serves == self.version)
                 self._change.set()
             member.misses = 0
         except ServerLostError as error:
-            member.misses += 1
-            if member.misses >= _MISSES:
-                member.fall(str(error))
-        except UserError as error:  # a server that cannot be started again stays lost
-            member.trouble = str(error)
+            self._miss(member, str(error))
+        except Exception as error:  # noqa: BLE001 - a plugin's mistake must not end the watch; the message of a lost server has it
+            why = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            self._miss(member, why)
+            member.trouble = why  # also of one that was lost already: it cannot be started again
+
+    def _miss(self, member: Member, why: str) -> None:
+        member.misses += 1
+        if member.misses >= _MISSES:
+            member.fall(why)
 
     def _begin_work(self) -> None:
         if self._in_flight == 0:
