@@ -545,6 +545,24 @@ def test_an_update_goes_on_without_a_lost_server():
     assert fakes[0].log.count("update") == 1
 
 
+def test_an_update_waits_for_a_server():
+    """Where there is none when it begins."""
+    fakes = [Fake("a")]
+
+    async def work(pool):
+        lose(pool, "a")
+        task = asyncio.create_task(update(pool, 1, bucket(1)))
+        await turns()
+        began = "begin_update" in fakes[0].log
+        await look(pool, "a")
+        await task
+        return began
+
+    assert with_pool(fakes, work, wait_for_server_s=1000.0) is False
+    with pytest.raises(RunError, match="no server is left for an update: a: lost: "):
+        with_pool([Fake("a")], lambda pool: (lose(pool, "a"), pool.begin_update())[1])
+
+
 def test_another_error_of_a_server_ends_the_update():
     """It would be the same at every server."""
     fakes = [Fake("a", reads_memory=True), Fake("b", reads_memory=True)]

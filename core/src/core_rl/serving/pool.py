@@ -116,19 +116,27 @@ class PoolEngine:
             self._end_work()
 
     async def _member_for(self, name: str, prompt: Sequence[int]) -> Member:
+        return await self._found(lambda: self._router.choose(self._members, prompt), f" for request {name}")
+
+    async def _found(self, find: Callable[[], Member | None], purpose: str) -> Member:
+        """Waits for it as long as the options allow."""
         deadline = time.monotonic() + self.options.wait_for_server_s
         while True:
-            member = self._router.choose(self._members, prompt)
+            member = find()
             if member is not None:
                 return member
             left = deadline - time.monotonic()
             if left <= 0:
-                states = "; ".join(one.state() for one in self._members)
-                message = f"rollout_engine: no server is left for request {name}: {states}; the run can go on from its last checkpoint: --resume"
-                raise RunError(message)
+                raise self._none_left(purpose)
             self._change.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._change.wait(), min(left, self.options.health_every_s))
+
+    def _none_left(self, purpose: str = "") -> RunError:
+        states = "; ".join(member.state() for member in self._members)
+        return RunError(
+            f"rollout_engine: no server is left{purpose}: {states}; the run can go on from its last checkpoint: --resume"
+        )
 
     async def pause(self, mode: PauseMode = "abort") -> None:
         await self._everyone(lambda replica: replica.pause(mode))
@@ -146,6 +154,7 @@ class PoolEngine:
 
     async def begin_update(self) -> None:
         await self._stop_reading()
+        await self._found(lambda: next((member for member in self._members if member.up), None), " for an update")
         for member in self._members:
             member.updating = member.up
         await self._everyone(lambda replica: replica.begin_update(), among=self._updating)
@@ -268,9 +277,7 @@ class PoolEngine:
             if isinstance(result, BaseException):
                 raise result
         if not any(member.up for member in chosen):
-            states = "; ".join(member.state() for member in self._members)
-            message = f"rollout_engine: no server is left: {states}; the run can go on from its last checkpoint: --resume"
-            raise RunError(message)
+            raise self._none_left()
 
     async def _look_after(self, member: Member) -> None:
         """A lost server that answers again comes back; one that answers no more is lost."""
