@@ -21,9 +21,12 @@ test: setup lint types ## everything that CI checks
 	@echo "pytest"
 	@$(PYTEST)
 
-test-all: setup lint types ## the same, with the slow tests
+test-all: setup lint types ## the same, with the slow tests, and vLLM in an environment of its own
 	@echo "pytest, the slow tests too"
 	@$(PYTEST) -m ""
+	@$(BIN)/python scripts/setup_engine_env.py vllm
+	@echo "pytest, vLLM itself"
+	@HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -q -m "" plugins/engines/vllm/tests
 
 lint: setup ## ruff
 	@echo "ruff"
@@ -38,5 +41,5 @@ bench: setup ## measure against TRL and against the machine's limits (about 20 m
 	@$(BIN)/python benchmarks/grpo_vs_trl.py
 
 clean: ## remove .venv, caches and what was built; runs/ stays
-	rm -rf .venv .venv-trl .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .venv-trl .venv-vllm .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

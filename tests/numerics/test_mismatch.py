@@ -45,6 +45,7 @@ def test_the_definitions(seed):
         "mismatch/chi2_token": fmean(r * r for r in rho) - 1,
         "mismatch/chi2_seq": fmean(math.exp(2 * sum(row)) for row in by_sequence) - 1,
         "mismatch/ess": fmean(rho) ** 2 / fmean(r * r for r in rho),
+        "mismatch/outside_frac": fmean(float(r < 1e-3) for r in rho),
         "mismatch/log_ppl_diff": -fmean(fmean(row) for row in by_sequence),
         "mismatch/mult_prob_error": fmean(math.exp(abs(x)) for x in tokens),
     }
@@ -59,6 +60,17 @@ def test_which_way_round():
 
     assert metrics["mismatch/kl"] == pytest.approx(0.5)
     assert metrics["mismatch/log_ppl_diff"] == pytest.approx(0.5)
+
+
+def test_outside_the_support():
+    """One token in a hundred that the trainer would never sample."""
+    batch = random_batch(1)
+    place = int(batch.loss_mask.nonzero()[0, 0])
+    trained = batch["rollout_logprobs"].clone()
+    trained[place] -= 7.0
+    metrics = mismatch_metrics(batch.with_tokens(old_logprobs=trained))
+
+    assert metrics["mismatch/outside_frac"] == pytest.approx(1 / int(batch.loss_mask.sum()))
 
 
 def test_an_empty_mask_says_nothing():

@@ -18,6 +18,7 @@ import torch
 
 from core_rl.builtin.kl_estimators import Estimator
 from core_rl.numerics.kl import kl_estimate
+from core_rl.numerics.mismatch import OUTSIDE
 from core_rl.numerics.ratios import bounded_exp
 from core_rl.numerics.segments import segment_sum
 from core_rl.objective_extras import ExtraLoss, Extras, before_step, sums, unit_of, with_outputs
@@ -118,6 +119,9 @@ class PolicyObjective:
             "mismatch/kl": -log_rho,
             "mismatch/k3": kl_estimate(batch["rollout_logprobs"], trained, "k3"),
             "mismatch/abs_mean": log_rho.abs(),
+            "mismatch/outside_frac": (log_rho < OUTSIDE).float(),
+            "mismatch/rho_mean": bounded_exp(log_rho),
+            "mismatch/rho_square_mean": bounded_exp(2 * log_rho),
         }
         return terms, {"mismatch/abs_max": log_rho.abs().where(batch.loss_mask, 0.0).amax()}
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import attrs
 
+from core_rl.config.guard import GuardSection
 from core_rl.config.selection import Selection, component, components
 from core_rl.hf.spec import ModelSpec
 from core_rl.roles.rollout import SamplingParams
@@ -132,4 +133,7 @@ class RunFile:
     loggers: tuple[Selection, ...] = components("logger", ("console", "jsonl"), help="where metrics go")
     eval: EvalSection = attrs.field(factory=EvalSection, metadata={"help": "evaluation on held-out prompts"})
     checkpoint: CheckpointSection = attrs.field(factory=CheckpointSection, metadata={"help": "resume and export"})
+    guard: GuardSection = attrs.field(
+        factory=GuardSection, metadata={"help": "whether sampler and trainer are the same policy: when to warn, when to stop"}
+    )
     plugins: PluginsSection = attrs.field(factory=PluginsSection, metadata={"help": "which plugins this run may see"})

@@ -33,7 +33,7 @@ def train_metrics(reports: Sequence[StepReport]) -> dict[str, float]:
         name: (max if name.endswith("_max") else _mean)([r.metrics[name] for r in reports if name in r.metrics])
         for name in names
     }
-    return merged | {
+    return _with_sample_size(merged) | {
         "loss": _mean([report.loss for report in reports]),
         "optim/grad_norm": _mean([report.grad_norm for report in reports]),
         "optim/lr": reports[-1].lr,
@@ -41,6 +41,12 @@ def train_metrics(reports: Sequence[StepReport]) -> dict[str, float]:
         "optim/skipped": float(sum(report.skipped for report in reports)),
         "optim/micro_batches": float(sum(report.num_micro_batches for report in reports)),
     }
+
+
+def _with_sample_size(metrics: dict[str, float]) -> dict[str, float]:
+    """`mismatch/ess` = mean(rho)^2 / mean(rho^2), in place of both."""
+    mean, square = metrics.pop("mismatch/rho_mean", None), metrics.pop("mismatch/rho_square_mean", None)
+    return metrics if mean is None or not square else metrics | {"mismatch/ess": mean**2 / square}
 
 
 def critic_metrics(reports: Sequence[StepReport]) -> dict[str, float]:

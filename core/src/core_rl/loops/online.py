@@ -14,10 +14,12 @@ import attrs
 
 from core_rl.data.sample import Group, Prompt
 from core_rl.errors import DataError, RunError
+from core_rl.loops.canary import sync
 from core_rl.loops.clock import Clock
 from core_rl.loops.evaluate import evaluate
 from core_rl.loops.experience import make_experience, minibatches
 from core_rl.loops.feed import PromptFeed
+from core_rl.loops.guard import MismatchGuard
 from core_rl.loops.metrics import critic_metrics, length_metrics, speed_metrics, train_metrics
 from core_rl.loops.refill import collect_step
 from core_rl.loops.steering import steer
@@ -52,13 +54,14 @@ async def train_online(
     settings = parts.file.run
     feed = PromptFeed(prompts, seed=settings.seed, position=start.prompts_used)
     _restore(parts.objective, start)
-    await parts.transport.sync(parts.train, parts.rollout, start.step)
+    guard = MismatchGuard(section=parts.file.guard, folder=session.folder, decode=parts.tokenizer.decode)
+    await sync(parts, start.step)
     if start.step == 0 and parts.file.eval.every and parts.file.eval.at_start:
         session.log(0, await _evaluate(parts, session, held_out, step=0))
 
     skipped_in_a_row = 0
     for step in range(start.step + 1, settings.steps + 1):
-        metrics, groups = await train_one_step(parts, session, feed, step)
+        metrics, groups = await train_one_step(parts, session, feed, guard, step)
         skipped_in_a_row = skipped_in_a_row + 1 if metrics["optim/skipped"] else 0
         if due(step, parts.file.eval.every, last=settings.steps):
             metrics |= await _evaluate(parts, session, held_out, step=step)
@@ -79,7 +82,7 @@ async def train_online(
 
 
 async def train_one_step(
-    parts: Parts, session: Session, feed: PromptFeed, step: int
+    parts: Parts, session: Session, feed: PromptFeed, guard: MismatchGuard, step: int
 ) -> tuple[dict[str, float], Sequence[Group]]:
     """One round of rollout and training. The metrics, and the groups they speak of."""
     algorithm, clock = parts.algorithm, Clock()
@@ -93,6 +96,7 @@ async def train_one_step(
         raise DataError(message)
 
     batch, metrics = await make_experience(parts, collected.groups, clock, step=step)
+    differences = guard.before(step, batch, parts.train) if parts.proximal == "recompute" else {}
 
     with clock("train"):
         reports, critic_reports = optimize(parts, session, batch, step)
@@ -100,10 +104,11 @@ async def train_one_step(
             parts.train.reset_reference()
 
     with clock("sync"):
-        await parts.transport.sync(parts.train, parts.rollout, step)
+        await sync(parts, step)
 
     metrics |= reward_metrics(collected.sampled) | length_metrics(collected.sampled) | dict(collected.metrics)
-    metrics |= train_metrics(reports) | critic_metrics(critic_reports)
+    metrics |= train_metrics(reports) | critic_metrics(critic_reports) | differences
+    guard.judge(step, metrics, batch, parts.train)
     metrics |= {"kl/coef": parts.objective.kl_coef} if algorithm.kl.coef else {}
     metrics |= {"entropy/coef": parts.objective.entropy_coef} if parts.objective.entropy_grad else {}
     steer(parts.objective, algorithm, metrics, sequences=batch.num_sequences)

@@ -66,7 +66,13 @@ def train(path: Path, overrides: Sequence[str], *, resume: str | None) -> int:
     status: Status = "failed"
     hooks = catalogue.manager.hook
     with Interrupts() as interrupts:
-        session = Session(journal=journal, checkpoints=checkpoints, hooks=hooks, interrupted=interrupts.requested)
+        session = Session(
+            journal=journal,
+            checkpoints=checkpoints,
+            hooks=hooks,
+            interrupted=interrupts.requested,
+            folder=directory.path,
+        )
         try:
             journal.start(info)
             if isinstance(parts, OfflineParts):

@@ -26,6 +26,8 @@ class Session:
     hooks: Any
     """pluggy's hook caller (`Catalogue.manager.hook`)."""
     interrupted: Callable[[], bool] = lambda: False
+    folder: Path | None = None
+    """The run's."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self.journal.log(step, metrics)

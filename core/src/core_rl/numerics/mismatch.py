@@ -10,11 +10,13 @@ With m the mask, mu the rollout engine, pi the trainer at the batch's start, and
     chi2_seq          mean over sequences of (prod_t rho_t)^2, - 1
     ess               1 / mean((rho / mean(rho))^2)            1 when both agree
     log_ppl_diff      mean over sequences of mean_t(log mu - log pi)
+    outside_frac      share of tokens with rho < 1/1000: sampled, and outside what the trainer would sample
     mult_prob_error   mean(exp |log mu - log pi|)              NeMo-RL; 1.00 to 1.02 is healthy, above 1.05 is not
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from core_rl.numerics.ratios import bounded_exp
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     import torch
 
     from core_rl.data.batch import PackedBatch
+
+
+OUTSIDE = -math.log(1000.0)
+"""Below this log-ratio a token is outside the trainer's support."""
 
 
 def mismatch_metrics(batch: PackedBatch) -> dict[str, float]:
@@ -44,6 +50,7 @@ def mismatch_metrics(batch: PackedBatch) -> dict[str, float]:
         "chi2_token": rho.square().mean() - 1,
         "chi2_seq": rho_of_sequence.square().mean() - 1,
         "ess": 1 / (rho / rho.mean()).square().mean(),
+        "outside_frac": (log_rho < OUTSIDE).double().mean(),
         "log_ppl_diff": -segment_mean(difference, cu_seqlens, mask)[present].mean(),
         "mult_prob_error": bounded_exp(log_rho.abs()).mean(),
     }

@@ -146,6 +146,7 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "rollout_engine": {
         "local": "local",
+        "vllm": "vllm",
     },
     "launcher": {
         "ray": "ray",

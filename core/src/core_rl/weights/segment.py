@@ -32,8 +32,6 @@ class Segment:
 
     def write(self, tensors: Sequence[tuple[str, torch.Tensor]]) -> dict[str, Any]:
         """Copy the tensors in, over what was there. Returns the note for `read`, in JSON's types."""
-        import torch
-
         places, end = [], 0
         for name, tensor in tensors:
             places.append({**TensorSpec.of(name, tensor).to_json(), "offset": end})
@@ -41,7 +39,7 @@ class Segment:
         memory = self._of_size(end)
         for place, (_, tensor) in zip(places, tensors, strict=True):
             _view(memory, place).copy_(tensor.detach())
-        return {"path": str(self.path), "size": end, "tensors": places, "host": _host(), "torch": torch.__version__}
+        return {"path": str(self.path), "size": end, "tensors": places, "host": _host()}
 
     def _of_size(self, size: int) -> mmap.mmap:
         if self._memory is None or len(self._memory) < size:

@@ -10,6 +10,7 @@ from core_rl.testing.rollout_engines import RolloutEngineConformance
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.filterwarnings("default"),  # vLLM's own
     pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vllm is not installed in this environment"),
 ]
 

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import attrs
 import torch
@@ -47,7 +47,7 @@ class RolloutBench:
 
     engine_name: str
     options: Mapping[str, Any]
-    dtype: str
+    dtype: Literal["float32", "bfloat16"]
     logprob_tolerance: float
     component: Component = attrs.field(init=False)
     engine: Any = None

@@ -24,6 +24,10 @@ _ENVIRONMENT = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT
 """vLLM has its routes for reinforcement learning in this mode alone."""
 
 
+_PREFIX = "generate-tokens-"
+"""What vLLM puts before the id of a request that comes by its route of tokens."""
+
+
 class VllmServer(VllmReplica):
     """A `core_rl.serving.replica.Replica`, by HTTP."""
 
@@ -131,7 +135,7 @@ class VllmServer(VllmReplica):
         return scores(request, answer["prompt_logprobs"])
 
     async def abort(self, request_id: str) -> None:
-        await self._client.post("/abort_requests", {"request_ids": [request_id]})
+        await self._client.post("/abort_requests", {"request_ids": [request_id, f"{_PREFIX}{request_id}"]})
 
     async def call_workers(self, method: str, *args: Any) -> list[Any]:
         """Raises `RunError` with the worker's words."""
