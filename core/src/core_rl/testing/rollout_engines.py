@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import attrs
 import pytest
 
 from core_rl.errors import UserError
 from core_rl.testing.rollout_engine import checks_control, checks_sampling, checks_weights
-from core_rl.testing.rollout_engine.bench import RolloutBench
+from core_rl.testing.rollout_engine.bench import MODEL, UNTIED, RolloutBench
 
-__all__ = ["CHECKS", "Check", "RolloutBench", "RolloutEngineConformance"]
+if TYPE_CHECKING:
+    from core_rl.hf.spec import ModelSpec
+
+__all__ = ["CHECKS", "MODEL", "UNTIED", "Check", "RolloutBench", "RolloutEngineConformance"]
 
 TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2}
 """Of log-probabilities, to the model in the same precision by transformers."""
@@ -78,6 +81,8 @@ class RolloutEngineConformance:
     engine: ClassVar[str]
     options: ClassVar[Mapping[str, Any]] = {}
     dtype: ClassVar[Literal["float32", "bfloat16"]] = "float32"
+    model: ClassVar[ModelSpec] = MODEL
+    """`UNTIED` has an output layer of its own."""
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Reasons, by the name of a check."""
 
@@ -96,7 +101,11 @@ class RolloutEngineConformance:
     def make_bench(cls) -> RolloutBench:
         """Not open yet."""
         return RolloutBench(
-            engine_name=cls.engine, options=cls.options, dtype=cls.dtype, logprob_tolerance=TOLERANCES[cls.dtype]
+            engine_name=cls.engine,
+            options=cls.options,
+            dtype=cls.dtype,
+            logprob_tolerance=TOLERANCES[cls.dtype],
+            model=cls.model,
         )
 
     @pytest.fixture(scope="class")

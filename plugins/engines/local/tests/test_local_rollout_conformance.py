@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from core_rl.testing.rollout_engines import RolloutEngineConformance
+from core_rl.testing.rollout_engines import UNTIED, RolloutEngineConformance
 
 
 class TestLocalRollout(RolloutEngineConformance):
     engine = "local"
+
+
+class TestUntied(RolloutEngineConformance):
+    engine = "local"
+    model = UNTIED

@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from core_rl.testing.rollout_engines import RolloutEngineConformance
+from core_rl.testing.rollout_engines import UNTIED, RolloutEngineConformance
 
 pytestmark = [
     pytest.mark.slow,
@@ -32,6 +32,7 @@ class TestInline(RolloutEngineConformance):
 
 class TestTensorParallel(RolloutEngineConformance):
     engine = "vllm"
+    model = UNTIED
     options = {  # noqa: RUF012 - it is read only
         "args": {**ON_CPU["args"], "tensor_parallel_size": 2},
         "env": {**ON_CPU["env"], "VLLM_CPU_OMP_THREADS_BIND": "0|1"},

@@ -34,9 +34,11 @@ MODEL = ModelSpec(
         "num_key_value_heads": 2,
         "max_position_embeddings": 256,
         "initializer_range": 0.25,
+        "tie_word_embeddings": True,
     },
 )
-"""Heads of 32: some engines have no kernel for smaller ones."""
+"""Heads of 32: some engines have no kernel for smaller ones. Tied: an output layer without a weight of its own is easily left behind."""
+UNTIED = attrs.evolve(MODEL, config={**MODEL.config, "tie_word_embeddings": False})
 PROMPT = (3, 4, 5, 6)
 FREE = SamplingParams(max_new_tokens=12, ignore_eos=True)
 
@@ -49,6 +51,7 @@ class RolloutBench:
     options: Mapping[str, Any]
     dtype: Literal["float32", "bfloat16"]
     logprob_tolerance: float
+    model: ModelSpec = MODEL
     component: Component = attrs.field(init=False)
     engine: Any = None
     module: Any = None
@@ -66,7 +69,7 @@ class RolloutBench:
     def open(self) -> RolloutBench:
         self._thread = threading.Thread(target=self._loop.run_forever, name="rollout bench", daemon=True)
         self._thread.start()
-        spec = attrs.evolve(MODEL, dtype=self.dtype)
+        spec = attrs.evolve(self.model, dtype=self.dtype)
         self.module = load_model(spec, seed=SEED).eval()
         kind = None if self.component.config is None else load_reference(self.component.config)
         context = RolloutContext(model=spec, seed=SEED)

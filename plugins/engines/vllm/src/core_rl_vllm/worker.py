@@ -75,6 +75,8 @@ class Extension:
         runner = self.model_runner
         with set_current_vllm_config(runner.vllm_config):
             finalize_layerwise_reload(runner.get_model(), runner.model_config)
+            if self.device.type == "cpu":
+                pack_tied(runner.get_model())
         runner.reset_lora_state()
 
     def core_rl_fingerprint(self) -> dict[str, float]:
@@ -101,3 +103,17 @@ class Extension:
             state = {"reader": Reader(), "changes": Receiver(), "changed": False, "group": None, "served": {}}
             self.__dict__["_core_rl_state"] = state
         return state
+
+
+def pack_tied(model: Any) -> None:
+    """On CPUs a layer multiplies by a packed copy of its weight. An output layer that is tied to the embeddings is given no weight of its
+    own in a reload, and vLLM 0.32 leaves its copy as it was: samples would come from a model of two versions.
+    """
+    seen: set[int] = set()
+    for module in model.modules():
+        weight, method = getattr(module, "weight", None), getattr(module, "quant_method", None)
+        if weight is None or method is None or not weight.numel():
+            continue
+        if weight.data_ptr() in seen:
+            method.process_weights_after_loading(module)
+        seen.add(weight.data_ptr())
