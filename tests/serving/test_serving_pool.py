@@ -66,6 +66,8 @@ class Fake:
             await self.act("generate")
         except asyncio.CancelledError:
             self.cancelled.append(request.id)
+            if "cancel" in self.holds:
+                await self.holds["cancel"].wait()
             raise
         return self.answer(request)
 
@@ -424,6 +426,26 @@ def test_a_server_that_cannot_be_started_again_stays_lost(fault, words):
     assert with_pool(fakes, work) == (f"a: lost: {words}", True)
 
 
+def test_the_last_word_of_a_lost_server_does_not_lose_it_again():
+    """A request that takes its time to give up, while the server has come back already."""
+    fakes = [Fake("a"), Fake("b")]
+
+    async def work(pool):
+        fakes[0].holds = {"generate": asyncio.Event(), "cancel": asyncio.Event()}
+        task = asyncio.create_task(pool.generate(request()))
+        await fakes[0].asked_now.wait()
+        lose(pool, "a")
+        await turns()
+        await look(pool, "a")
+        fakes[0].holds.pop("cancel").set()
+        fakes[0].holds["generate"].set()
+        await task
+        return pool._members[0].state()
+
+    assert with_pool(fakes, work) == "a: up"
+    assert fakes[0].cancelled == ["r"]
+
+
 def test_servers_are_looked_after_each_by_itself():
     """While one is started again for minutes, another comes back."""
     fakes = [Fake("a"), Fake("b")]
@@ -517,13 +539,15 @@ def test_a_server_that_is_lost_in_an_update_is_left_out(reads_memory):
         torn = list(fakes[0].asked)
         await update(pool, 3, bucket(3))
         await asyncio.gather(pool.generate(request(4, prompt=[4])), pool.generate(request(5, prompt=[5])))
-        return began, during, served, torn, pool.members()
+        lose(pool, "a")
+        await look(pool, "a")
+        return began, during, served, torn, pool._members[0].state()
 
     began, during, served, torn, ended = with_pool(fakes, work)
 
     assert began == {"a#1": 1, "b#1": 1}
     assert during == ({"b#1": 1}, "a: up, but with weights of another version")
-    assert (served, torn, ended) == ([1, 2], [], {})
+    assert (served, torn, ended) == ([1, 2], [], "a: up")
     assert "v" not in fakes[0].weights
     assert len(fakes[0].asked) == 1
 

@@ -124,6 +124,13 @@ def test_a_server_that_was_killed_says_so(log):
     assert len(message) < 1000
 
 
+def test_what_a_server_leaves_behind_ends_with_it(log):
+    """Its own children, also where it went without them."""
+    start(of_code("import subprocess; print('pids', subprocess.Popen(['sleep', '600']).pid)", log))
+
+    assert gone([psutil.Process(int(pid)) for pid in written(log)["pids"].split() if psutil.pid_exists(int(pid))])
+
+
 def test_a_program_that_is_not_there_is_in_the_message(log):
     """And a log that cannot be written."""
     assert "No such file or directory: '/no/such/server'" in start(

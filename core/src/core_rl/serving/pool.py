@@ -43,7 +43,7 @@ class PoolEngine:
         self._router = Router()
         self._names: dict[str, str] = {}
         self._segments = (Segment(), Segment())
-        self._reading: list[asyncio.Task[None] | None] = [None, None]
+        self._reading: asyncio.Task[None] | None = None
         self._turn = 0
         self._watches: list[asyncio.Task[None]] = []
         self._change = asyncio.Event()
@@ -168,28 +168,26 @@ class PoolEngine:
 
     async def _carry(self, tensors: Sequence[tuple[str, Any]], deliver: Callable[[Replica, Bucket], Awaitable[None]]) -> None:
         self._turn = 1 - self._turn
-        await self._settle(self._turn)
         bucket = Bucket(tensors, self._segments[self._turn])
         if any(member.replica.reads_memory for member in self._updating):
             await bucket.note()
-        await self._settle(1 - self._turn)  # in order: a server gets one bucket at a time
+        await self._settle()  # in order: a server gets one bucket at a time
         reading = self._everyone(lambda replica: deliver(replica, bucket), among=self._updating)
-        self._reading[self._turn] = asyncio.create_task(reading)
+        self._reading = asyncio.create_task(reading)
         if not all(member.replica.reads_memory for member in self._updating):
-            await self._settle(self._turn)  # the tensors are the caller's again afterwards
+            await self._settle()  # the tensors are the caller's again afterwards
 
-    async def _settle(self, turn: int) -> None:
-        task, self._reading[turn] = self._reading[turn], None
+    async def _settle(self) -> None:
+        task, self._reading = self._reading, None
         if task is not None:
             await task
 
     async def _stop_reading(self) -> None:
         """What an update that failed has left."""
-        tasks = [task for task in self._reading if task is not None]
-        self._reading = [None, None]
-        for task in tasks:
+        task, self._reading = self._reading, None
+        if task is not None:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(task, return_exceptions=True)
 
     async def update_from_disk(self, path: str) -> None:
         await self._everyone(lambda replica: replica.update_from_disk(path), among=self._updating)
@@ -212,8 +210,7 @@ class PoolEngine:
         await self._everyone(lambda replica: replica.update_from_group(specs), among=self._updating)
 
     async def end_update(self, version: int) -> None:
-        for turn in (self._turn, 1 - self._turn):
-            await self._settle(turn)
+        await self._settle()
         await self._everyone(lambda replica: replica.end_update(version), among=self._updating)
         self.version = version
         for member in self._members:
