@@ -89,7 +89,7 @@ def transport():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    made = Collective(CollectiveConfig(backend="gloo", port=port, bucket_mb=2, timeout_s=60.0))
+    made = Collective(CollectiveConfig(backend="gloo", port=port, bucket_mb=2, timeout_s=20.0))
     yield made
     if made._group is not None:
         leave(made._group)
@@ -128,7 +128,7 @@ def test_a_tensor_that_is_lost_is_named(worker, transport):
 
 def test_after_a_failure_the_group_is_made_anew(worker):
     """The engine's own error is the one that is raised."""
-    remote, transport = Remote(worker), Collective(CollectiveConfig(backend="gloo", timeout_s=60.0))
+    remote, transport = Remote(worker), Collective(CollectiveConfig(backend="gloo", timeout_s=20.0))
 
     async def main():
         remote.fails = "no server is left"

@@ -60,8 +60,8 @@ class Collective:
 
     async def _gather(self, receiver: GroupReceiver) -> None:
         if self._group is not None:
-            await asyncio.to_thread(leave, self._group)
-            self._group = None  # its port is free when nobody holds it
+            leave(self._group)
+            self._group = None  # its port is free when nobody holds it, nor a thread that has just called `leave`
         self._members = receiver.members()
         place = GroupPlace(
             address=self.options.address,
