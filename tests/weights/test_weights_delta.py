@@ -248,13 +248,11 @@ def test_small_changes_do_not_cancel():
     assert len({number for number, _ in different}) == len(different)
 
 
-def test_the_checksum_is_the_same_in_parts(monkeypatch):
-    """A large tensor is summed in pieces; -0.0 and 0.0 are different, and NaN is what its bits are."""
-    tensor = torch.randn(1000, dtype=torch.bfloat16)
-    whole = checksum(tensor)
-    monkeypatch.setattr("core_rl.weights.delta._CHUNK", 33)
+def test_the_checksum_is_of_bits():
+    """Whatever the shape or the layout in memory; -0.0 and 0.0 are different, and NaN is what its bits are."""
+    tensor = torch.randn(10, 100).bfloat16()
 
-    assert checksum(tensor) == checksum(tensor.view(10, 100)) == whole
-    assert 0 <= whole < 2**63
+    assert checksum(tensor.view(-1)) == checksum(tensor) == checksum(tensor.t().contiguous().t())
     assert checksum(torch.tensor([0.0])) != checksum(torch.tensor([-0.0]))
     assert checksum(torch.tensor([float("nan")])) == checksum(torch.tensor([float("nan")]))
+    assert checksum(torch.empty(0)) == 0

@@ -109,7 +109,7 @@ class SharedMemoryConfig:
     """How weights are sent."""
 
     bucket_mb: int = attrs.field(
-        default=256, validator=attrs.validators.ge(1), metadata={"help": "megabytes of tensors that are on their way at once"}
+        default=64, validator=attrs.validators.ge(1), metadata={"help": "megabytes of tensors that are on their way at once"}
     )
 
 

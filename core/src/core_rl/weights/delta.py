@@ -11,6 +11,7 @@ in another order at once.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,6 @@ from core_rl.errors import RunError
 
 if TYPE_CHECKING:
     Named = Iterable[tuple[str, torch.Tensor]]
-
-_CHUNK = 2**22
-_K = 0x1E3779B97F4A7C15
 
 
 class Sender:
@@ -123,18 +121,8 @@ def _changed(weight: torch.Tensor, part: dict[str, torch.Tensor]) -> torch.Tenso
 
 
 def checksum(tensor: torch.Tensor) -> int:
-    """Of every element's bits b_i and its place: sum_i mix(b_i + K i) modulo 2^63, in int64; equal on every device.
-
-    mix(x) = K (y ^ (y >> 32)) with y = K x is one to one, so that no change of a single element keeps the sum, and it is not linear,
-    so that small changes of several do not cancel.
-    """
-    bits = _bits(tensor)
-    total = 0
-    for start in range(0, bits.numel(), _CHUNK):
-        part = bits[start : start + _CHUNK].long()
-        mixed = torch.arange(start, start + part.numel(), device=part.device).mul_(_K).add_(part).mul_(_K)
-        total += int(mixed.bitwise_xor_(mixed >> 32).mul_(_K).sum())
-    return total % 2**63
+    """CRC-32 of its bytes, row by row."""
+    return zlib.crc32(memoryview(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()))
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -72,6 +72,8 @@ class Extension:
         if state["changed"]:  # vLLM holds weights in other forms than they are sent in, and takes a layer only as a whole
             self._load((name, tensor.clone()) for name, tensor in state["changes"].weights())
             state["changed"] = False
+        elif not state["served"]:  # nothing has changed
+            state["served"] = fingerprint(state["changes"].weights())
         runner = self.model_runner
         with set_current_vllm_config(runner.vllm_config):
             finalize_layerwise_reload(runner.get_model(), runner.model_config)
