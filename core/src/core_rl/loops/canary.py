@@ -8,7 +8,7 @@ import torch
 
 from core_rl.data.batch import PackedBatch
 from core_rl.errors import RunError
-from core_rl.roles.rollout import GenerateRequest, SamplingParams
+from core_rl.roles.rollout import GenerateRequest, SamplingParams, SleepingEngine
 from core_rl.seeds import derive
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ _TOLERANCE = 0.2
 
 async def sync(parts: Parts, version: int) -> None:
     """Raises `RunError` when weights did not arrive, or arrived and are not what samples are drawn from."""
+    if isinstance(parts.rollout, SleepingEngine):
+        await parts.rollout.wake()
     await parts.transport.sync(parts.train, parts.rollout, version)
     component = parts.file.weight_transport.component
     shares = component is not None and "shared_weights" in component.needs

@@ -23,6 +23,7 @@ from core_rl.loops.guard import MismatchGuard
 from core_rl.loops.metrics import critic_metrics, length_metrics, speed_metrics, train_metrics
 from core_rl.loops.refill import collect_step
 from core_rl.loops.steering import steer
+from core_rl.roles.rollout import SleepingEngine
 from core_rl.scoring import reward_metrics
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ async def train_one_step(
         collected = await collect_step(
             parts, feed, step, on_progress=lambda done, total: session.journal.progress("rollout", done, total)
         )
+    if isinstance(parts.rollout, SleepingEngine):
+        await parts.rollout.sleep()
     if not collected.groups:
         message = f"data: all {len(collected.too_long)} prompts of step {step} are too long for the model's context"
         raise DataError(message)

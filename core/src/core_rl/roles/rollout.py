@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import attrs
 
@@ -163,6 +163,15 @@ class ScoringEngine(RolloutEngine, Protocol):
     async def score(self, request: ScoreRequest) -> Scores:
         """Log-probabilities under the weights that are served. Many calls may be in flight."""
         ...
+
+
+@runtime_checkable
+class SleepingEngine(Protocol):
+    """What an engine has that gives its memory to the trainer between rollouts: `sleep` after one, `wake` before the next update."""
+
+    async def sleep(self) -> None: ...
+
+    async def wake(self) -> None: ...
 
 
 class DiskReceiver(RolloutEngine, Protocol):

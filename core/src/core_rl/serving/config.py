@@ -32,6 +32,10 @@ class PoolConfig:
         validator=_above(0.0),
         metadata={"help": "seconds until a request without an answer goes to another server"},
     )
+    sleep: bool = attrs.field(
+        default=False,
+        metadata={"help": "servers give their memory to the trainer while it trains, where they share a GPU with it"},
+    )
     retries: int = attrs.field(
         default=3, validator=_at_least(0), metadata={"help": "how often a request is tried again when its server is lost"}
     )

@@ -236,11 +236,14 @@ class PoolEngine:
         return found[first]
 
     async def sleep(self) -> None:
-        """Give memory to the trainer, where servers can."""
-        await self._everyone(lambda replica: replica.sleep())
+        """With the option `sleep`: give memory to the trainer."""
+        if self.options.sleep:
+            await self._everyone(lambda replica: replica.sleep())
 
     async def wake(self) -> None:
-        await self._everyone(lambda replica: replica.wake())
+        """After `sleep`; servers that are awake stay so."""
+        if self.options.sleep:
+            await self._everyone(lambda replica: replica.wake())
 
     async def close(self) -> None:
         """Also where `start` failed half-way."""

@@ -122,7 +122,7 @@ def _changed(weight: torch.Tensor, part: dict[str, torch.Tensor]) -> torch.Tenso
 
 def checksum(tensor: torch.Tensor) -> int:
     """CRC-32 of its bytes, row by row."""
-    return zlib.crc32(memoryview(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()))
+    return zlib.crc32(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -123,6 +123,12 @@ async def delta(bench: RolloutBench) -> None:
     report = await transport.sync(trainer, bench.engine, bench.version)
     expect(report.num_bytes < whole / 100, f"{report.num_bytes} bytes for four elements of {name}")
     bench.compare("delta", await bench.sample(n=2), FREE)
+    bench.version += 1
+    report = await transport.sync(trainer, bench.engine, bench.version)
+    expect(report.num_bytes == 0, f"{report.num_bytes} bytes for nothing")
+    found = await bench.sample()
+    bench.compare("delta", found, FREE)
+    expect(found[0].versions[0].version == bench.version, "an update of nothing is an update")
 
 
 async def collective(bench: RolloutBench) -> None:

@@ -44,6 +44,8 @@ def engine_arguments(options: VllmConfig, context: RolloutContext, folder: str) 
         found["max_model_len"] = context.model.max_length
     if options.lora_adapter is not None:
         found["enable_lora"] = True
+    if options.sleep and _has_gpu():
+        found["enable_sleep_mode"] = True
     return found | {name.replace("-", "_"): value for name, value in options.args.items()}
 
 
@@ -74,3 +76,10 @@ def check_names(given: Iterable[str], known: Iterable[str], version: str) -> Non
             hint = f"; did you mean {near[0]}?" if near else ""
             message = f"rollout_engine.args.{name}: vLLM {version} has no such option{hint}"
             raise UserError(message)
+
+
+def _has_gpu() -> bool:
+    """vLLM refuses to sleep on a CPU, where there is nothing to give."""
+    import torch
+
+    return torch.cuda.is_available()
