@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -85,6 +87,9 @@ def test_metrics_are_means_over_the_mask():
         "mismatch/kl": lambda p, old, ref, mu, a, h: mu - old,
         "mismatch/k3": lambda p, old, ref, mu, a, h: reference.kl("k3", mu, old)[0],
         "mismatch/abs_mean": lambda p, old, ref, mu, a, h: abs(mu - old),
+        "mismatch/outside_frac": lambda p, old, ref, mu, a, h: float(math.exp(old - mu) < 1e-3),
+        "mismatch/rho_mean": lambda p, old, ref, mu, a, h: math.exp(old - mu),
+        "mismatch/rho_square_mean": lambda p, old, ref, mu, a, h: math.exp(2 * (old - mu)),
         "nan_tokens": lambda *_: 0.0,
         "loss/own": lambda *_: 1.5,
         "loss/own_max": lambda *_: 3.0,

@@ -758,8 +758,17 @@ def test_all_servers_are_told(call, arguments):
         await getattr(pool, call)(*arguments)
         return [member.up for member in pool._members]
 
-    assert with_pool(fakes, work) == [True, False, True]
+    assert with_pool(fakes, work, sleep=True) == [True, False, True]
     assert [fake.log.count(call) for fake in fakes] == [2, 1, 2]
+
+
+@pytest.mark.parametrize("call", ["sleep", "wake"])
+def test_servers_stay_awake_unless_they_are_to_sleep(call):
+    """The loop asks for it after every rollout; the option `sleep` decides."""
+    fake = Fake("a")
+    with_pool([fake], lambda pool: getattr(pool, call)())
+
+    assert fake.log.count(call) == 0
 
 
 def test_stats_count_since_the_last_call(monkeypatch):
