@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from core_rl.builtin.config import SharedMemoryConfig
-from core_rl.builtin.shared_memory import SharedMemory, buckets
+from core_rl.builtin.shared_memory import SharedMemory
 from core_rl.errors import RunError
 from core_rl.fingerprint import fingerprint
+from core_rl.weights.buckets import buckets
 
 
 class Source:

@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 
 from core_rl.errors import RunError
+from core_rl.ports import free_port
 from core_rl.serving.http import Client
-from core_rl.serving.process import free_port
 from core_rl.serving.replica import ServerLostError
 
 

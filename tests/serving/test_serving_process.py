@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from core_rl.errors import RunError
+from core_rl.ports import free_port
 from core_rl.serving.http import Client
-from core_rl.serving.process import ServerProcess, free_port
+from core_rl.serving.process import ServerProcess
 from core_rl.serving.replica import ServerLostError
 
 SERVER = Path(__file__).with_name("small_server.py")

@@ -65,3 +65,11 @@ class RewardError(UserError):
 
 class RunError(UserError):
     """A run cannot go on: weights that differ, a loss that is not finite, an engine that died."""
+
+
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a task group, as it was raised."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

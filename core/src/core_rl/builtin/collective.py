@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from core_rl.errors import RunError, UserError
-from core_rl.fingerprint import fingerprint
-from core_rl.roles.parts import SyncReport
-from core_rl.weights.buckets import TensorSpec, buckets, size_of
+from core_rl.ports import free_port
+from core_rl.weights.buckets import TensorSpec
 from core_rl.weights.group import GroupPlace, join, leave, send
-from core_rl.weights.proof import prove
+from core_rl.weights.proof import Sent
 
 if TYPE_CHECKING:
     import torch
 
     from core_rl.builtin.config import CollectiveConfig
+    from core_rl.roles.parts import SyncReport
     from core_rl.roles.rollout import GroupReceiver, RolloutEngine
     from core_rl.roles.train import TrainEngine
 
@@ -39,11 +38,8 @@ class Collective:
         if self._group is None or receiver.members() != self._members:
             await self._gather(receiver)
         group, self._group = self._group, None  # of a group that has failed, nothing more is asked
-        sent: dict[str, float] = {}
-        num_bytes = 0
-        for bucket in buckets(source.export_weights(), self.options.bucket_mb * 2**20):
-            sent |= fingerprint(bucket)
-            num_bytes += sum(size_of(tensor) for _, tensor in bucket)
+        sent = Sent(transport="collective", version=version)
+        for bucket in sent.buckets(source.export_weights(), self.options.bucket_mb * 2**20):
             specs = [TensorSpec.of(name, tensor) for name, tensor in bucket]
             try:
                 async with asyncio.timeout(self.options.timeout_s):
@@ -55,8 +51,7 @@ class Collective:
                 raise RunError(message) from error
         self._group = group
         await receiver.end_update(version)
-        prove("collective", version, sent=sent, served=await receiver.fingerprint())
-        return SyncReport(version=version, num_bytes=num_bytes)
+        return await sent.proven(receiver)
 
     async def _gather(self, receiver: GroupReceiver) -> None:
         if self._group is not None:
@@ -65,7 +60,7 @@ class Collective:
         self._members = receiver.members()
         place = GroupPlace(
             address=self.options.address,
-            port=self.options.port or _free_port(self.options.address),
+            port=self.options.port or free_port(self.options.address),
             rank=0,
             world_size=1 + sum(self._members.values()),
             name=f"core-rl-weights-{secrets.token_hex(4)}",  # no two groups of a process have one name
@@ -91,10 +86,3 @@ class Collective:
             message = "weight_transport.backend: nccl needs a GPU, and torch sees none: take gloo"
             raise UserError(message)
         return torch.device("cuda" if torch.cuda.is_available() and self.options.backend != "gloo" else "cpu")
-
-
-def _free_port(address: str) -> int:
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as listener:
-        listener.bind((address, 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from core_rl.fingerprint import fingerprint
-from core_rl.roles.parts import SyncReport
-from core_rl.weights.buckets import size_of
 from core_rl.weights.delta import Sender, whole_changes
-from core_rl.weights.proof import prove
+from core_rl.weights.proof import Sent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import torch
+    from collections.abc import Mapping
 
     from core_rl.builtin.config import DeltaConfig
+    from core_rl.roles.parts import SyncReport
     from core_rl.roles.rollout import DeltaReceiver, RolloutEngine
     from core_rl.roles.train import TrainEngine
 
@@ -31,27 +27,20 @@ class Delta:
     async def sync(self, source: TrainEngine, target: RolloutEngine, version: int) -> SyncReport:
         """Raises `RunError` when a change was lost: a checksum or the fingerprint of all weights differs."""
         receiver = cast("DeltaReceiver", target)
-        sent: dict[str, float] = {}
-        num_bytes = 0
-
-        def exported() -> Iterator[tuple[str, torch.Tensor]]:
-            for name, tensor in source.export_weights():
-                sent.update(fingerprint([(name, tensor)]))
-                yield name, tensor
-
+        sent = Sent(transport="delta", version=version)
         await receiver.begin_update()
         if receiver.members() != self._members:  # a server that came back knows nothing of what was sent before
             self._sender.forget()
             self._members = receiver.members()
         done = False
         try:
-            for bucket in whole_changes(self._sender.changes(exported()), self.bucket):
-                num_bytes += sum(size_of(tensor) for _, tensor in bucket)
+            for bucket in whole_changes(self._sender.changes(sent.watched(source.export_weights())), self.bucket):
+                sent.count(bucket)
                 await receiver.update_delta(bucket)
             await receiver.end_update(version)
-            prove("delta", version, sent=sent, served=await receiver.fingerprint())
+            report = await sent.proven(receiver)
             done = True
         finally:
             if not done:
                 self._sender.forget()
-        return SyncReport(version=version, num_bytes=num_bytes)
+        return report

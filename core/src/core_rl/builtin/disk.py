@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from core_rl.errors import RunError
-from core_rl.fingerprint import fingerprint
-from core_rl.roles.parts import SyncReport
-from core_rl.weights.buckets import buckets, size_of
-from core_rl.weights.proof import prove
+from core_rl.weights.proof import Sent
 
 if TYPE_CHECKING:
     import torch
 
     from core_rl.builtin.config import DiskConfig
+    from core_rl.roles.parts import SyncReport
     from core_rl.roles.rollout import DiskReceiver, RolloutEngine
     from core_rl.roles.train import TrainEngine
 
@@ -40,7 +38,7 @@ class Disk:
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         try:
-            sent, num_bytes = self._write(source, unfinished)
+            sent = self._write(source, unfinished, version)
             shutil.rmtree(folder, ignore_errors=True)
             with _writing(folder.parent):
                 unfinished.rename(folder)
@@ -49,11 +47,11 @@ class Disk:
         await receiver.begin_update()
         await receiver.update_from_disk(str(folder))
         await receiver.end_update(version)
-        prove("disk", version, sent=sent, served=await receiver.fingerprint())
+        report = await sent.proven(receiver)
         if self._last is not None and self._last != folder:
             shutil.rmtree(self._last, ignore_errors=True)
         self._last = folder
-        return SyncReport(version=version, num_bytes=num_bytes)
+        return report
 
     def _root(self) -> Path:
         if self.options.dir is not None:
@@ -63,30 +61,27 @@ class Disk:
             weakref.finalize(self, shutil.rmtree, self._own, ignore_errors=True)
         return self._own
 
-    def _write(self, source: TrainEngine, folder: Path) -> tuple[dict[str, float], int]:
+    def _write(self, source: TrainEngine, folder: Path, version: int) -> Sent:
         """One safetensors file for each bucket, and the index of all."""
         import json
 
         from safetensors.torch import save_file
 
-        sent: dict[str, float] = {}
+        sent = Sent(transport="disk", version=version)
         index: dict[str, str] = {}
-        num_bytes = 0
         with _writing(folder.parent):
             folder.mkdir(parents=True)
-        for number, bucket in enumerate(buckets(source.export_weights(), self.options.bucket_mb * 2**20)):
+        for number, bucket in enumerate(sent.buckets(source.export_weights(), self.options.bucket_mb * 2**20)):
             file = f"model-{number:05d}.safetensors"
-            sent |= fingerprint(bucket)
             with _writing(folder.parent):
                 save_file(_unshared(bucket), folder / file, metadata={"format": "pt"})
             index |= dict.fromkeys((name for name, _ in bucket), file)
-            num_bytes += sum(size_of(tensor) for _, tensor in bucket)
-        described: dict[str, Any] = {"metadata": {"total_size": num_bytes}, "weight_map": index}
+        described: dict[str, Any] = {"metadata": {"total_size": sent.num_bytes}, "weight_map": index}
         with _writing(folder.parent), (folder / "model.safetensors.index.json").open("w") as out:
             json.dump(described, out)
             out.flush()
             os.fsync(out.fileno())
-        return sent, num_bytes
+        return sent
 
 
 def _unshared(bucket: list[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

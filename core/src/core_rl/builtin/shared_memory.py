@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core_rl.fingerprint import fingerprint
-from core_rl.roles.parts import SyncReport
-from core_rl.weights.buckets import buckets, size_of
-from core_rl.weights.proof import prove
+from core_rl.weights.proof import Sent
 
 if TYPE_CHECKING:
     from core_rl.builtin.config import SharedMemoryConfig
+    from core_rl.roles.parts import SyncReport
     from core_rl.roles.rollout import RolloutEngine
     from core_rl.roles.train import TrainEngine
 
@@ -27,13 +25,9 @@ class SharedMemory:
 
     async def sync(self, source: TrainEngine, target: RolloutEngine, version: int) -> SyncReport:
         """Raises `RunError` when the weights that the sampler serves afterwards are not those that were sent."""
-        sent: dict[str, float] = {}
-        num_bytes = 0
+        sent = Sent(transport="shared_memory", version=version)
         await target.begin_update()
-        for bucket in buckets(source.export_weights(), self.bucket):
-            sent |= fingerprint(bucket)
-            num_bytes += sum(size_of(tensor) for _, tensor in bucket)
+        for bucket in sent.buckets(source.export_weights(), self.bucket):
             await target.update(bucket)
         await target.end_update(version)
-        prove("shared_memory", version, sent=sent, served=await target.fingerprint())
-        return SyncReport(version=version, num_bytes=num_bytes)
+        return await sent.proven(target)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from core_rl.data.sample import Group, Prompt
-from core_rl.errors import PromptTooLongError
+from core_rl.errors import PromptTooLongError, first_of
 from core_rl.seeds import derive
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ async def collect(
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(one(index, prompt)) for index, prompt in enumerate(prompts)]
     except BaseExceptionGroup as errors:
-        raise _first(errors) from None
+        raise first_of(errors) from None
     results = [task.result() for task in running]
     groups = [group for group in results if group is not None]
     return Collected(
@@ -88,10 +88,3 @@ async def collect(
         sampled=groups,
         too_long=[prompt for prompt, group in zip(prompts, results, strict=True) if group is None],
     )
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

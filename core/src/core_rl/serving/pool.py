@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from core_rl.errors import RunError, UserError
+from core_rl.errors import RunError, UserError, first_of
 from core_rl.fingerprint import same
 from core_rl.serving.answers import checked
 from core_rl.serving.members import Member, Router
@@ -58,7 +58,7 @@ class PoolEngine:
                 for member in self._members:
                     tasks.create_task(member.replica.start())
         except BaseExceptionGroup as errors:
-            raise _first(errors) from None
+            raise first_of(errors) from None
         for member in self._members:
             member.rise(fresh=True)
         self._watches = [asyncio.create_task(self._look_after(member)) for member in self._members]
@@ -338,10 +338,3 @@ async def _unless_lost(member: Member, work: Awaitable[Result]) -> Result:
         for one in (task, lost):
             one.cancel()
         await asyncio.gather(task, lost, return_exceptions=True)
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -100,13 +99,6 @@ class ServerProcess:
             return ""
         lines = [line for line in end.splitlines() if line.strip()]
         return "".join(f"\n    {line[:300]}" for line in lines[-_LAST_LINES:]) + f"\nThe whole log: {self.log}"
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    with socket.socket() as listener:
-        listener.bind((host, 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def log_folder() -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     import torch
 
 
-def buckets(stream: Iterable[tuple[str, torch.Tensor]], limit: int) -> Iterator[list[tuple[str, torch.Tensor]]]:
-    """Lists of at least `limit` bytes, but for the last. At least one tensor in each."""
+def buckets(
+    stream: Iterable[tuple[str, torch.Tensor]], limit: int, *, ends: Callable[[str], bool] = lambda _: True
+) -> Iterator[list[tuple[str, torch.Tensor]]]:
+    """Lists of at least `limit` bytes, but for the last. At least one tensor in each, and the last one has a name that `ends` it."""
     bucket: list[tuple[str, torch.Tensor]] = []
     size = 0
     for name, tensor in stream:
         bucket.append((name, tensor))
         size += size_of(tensor)
-        if size >= limit:
+        if size >= limit and ends(name):
             yield bucket
             bucket, size = [], 0
     if bucket:

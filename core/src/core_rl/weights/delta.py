@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from core_rl.errors import RunError
+from core_rl.weights.buckets import buckets
 
 if TYPE_CHECKING:
     Named = Iterable[tuple[str, torch.Tensor]]
@@ -98,16 +99,7 @@ class Receiver:
 
 def whole_changes(stream: Iterator[tuple[str, torch.Tensor]], limit: int) -> Iterator[list[tuple[str, torch.Tensor]]]:
     """Buckets of changes, of which no weight is in two."""
-    bucket: list[tuple[str, torch.Tensor]] = []
-    size = 0
-    for name, tensor in stream:
-        bucket.append((name, tensor))
-        size += tensor.numel() * tensor.element_size()
-        if size >= limit and name.endswith("|sum"):
-            yield bucket
-            bucket, size = [], 0
-    if bucket:
-        yield bucket
+    return buckets(stream, limit, ends=lambda name: name.endswith("|sum"))
 
 
 def _changed(weight: torch.Tensor, part: dict[str, torch.Tensor]) -> torch.Tensor | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait
 from typing import Any
 
 from core_rl.errors import UserError
+from core_rl.ports import free_port
 from core_rl.workers.calls import GroupCalls
 from core_rl.workers.group import Failure, Gather, first_cause
 from core_rl.workers.local_process import serve
@@ -31,7 +31,7 @@ class LocalGroup(GroupCalls):
 
         self.world_size = workers
         context = multiprocessing.get_context("spawn")  # CUDA, and threads that hold locks, forbid fork
-        port, threads = _free_port(), threads or max(1, (os.cpu_count() or 1) // workers)
+        port, threads = free_port(), threads or max(1, (os.cpu_count() or 1) // workers)
         self._connections, self._processes = [], []
         for rank in range(workers):
             ours, theirs = context.Pipe()
@@ -128,10 +128,3 @@ def _received(connection: Any, rank: int, process: Any) -> Reply:
     else:
         how = f"ended by itself with exit code {code}"
     return Reply(failure=Failure.death(rank, how))
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

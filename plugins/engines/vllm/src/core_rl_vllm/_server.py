@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core_rl.errors import RunError, UserError
+from core_rl.ports import free_port
 from core_rl.serving.http import Client
-from core_rl.serving.process import ServerProcess, free_port, log_folder
+from core_rl.serving.process import ServerProcess, log_folder
 from core_rl.serving.replica import ServerLostError
 from core_rl_vllm._replica import VllmReplica
 from core_rl_vllm._sampling import completion, sampling_params, scores, scoring_params

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
+from core_rl.ports import free_port
 from core_rl.workers.group import Failure
 from core_rl.workers.worker import Reply, Worker
 from core_rl_ray.messages import Message, pack, unpack
@@ -55,10 +55,7 @@ class RayWorker:
         )
 
     def free_port(self, address: str) -> int:
-        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as listener:
-            listener.bind((address, 0))
-            port: int = listener.getsockname()[1]
-            return port
+        return free_port(address)
 
     def begin(self, rank: int, environment: Mapping[str, str]) -> None:
         """Ahead of the first import of torch, which reads the environment."""
