@@ -105,3 +105,12 @@ def _template(text: str) -> str:
             raise ModelError(message)
         return path.read_text(encoding="utf-8")
     return text
+
+
+def end_ids(*sources: Any) -> tuple[int, ...]:
+    """The tokens that end a sequence, of configs and tokenizers that say one, several or none; in their order, without repeats."""
+    found: list[int] = []
+    for source in sources:
+        value = getattr(source, "eos_token_id", None)
+        found += [] if value is None else [value] if isinstance(value, int) else list(value)
+    return tuple(dict.fromkeys(found))

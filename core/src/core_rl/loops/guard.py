@@ -48,18 +48,17 @@ class MismatchGuard:
             words = f"step {step}: sampler and trainer are not the same policy: {name} is {value:.4g}, the limit is {limit:g}"
             if stops:
                 where = self._dump(step, batch, train)
-                message = f"{words} ({_KEYS[name][1]}); do both sides have the same weights, precision, temperature and chat template?{where}"
+                message = f"{words} (guard.{_LIMITS[name][1]}); do both sides have the same weights, precision, temperature and chat template?{where}"
                 raise RunError(message)
             if name not in self._warned:
                 self._warned.add(name)
-                print(f"core-rl: warning: {words} ({_KEYS[name][0]}); told once", file=sys.stderr)
+                print(f"core-rl: warning: {words} (guard.{_LIMITS[name][0]}); told once", file=sys.stderr)
 
     def _crossed(self, metrics: Mapping[str, float]) -> Iterator[tuple[str, float, float, bool]]:
         """(metric, value, limit, whether it is one to stop at), the ones to stop at first."""
         for stops in (True, False):
-            for name, keys in _KEYS.items():
-                limit = getattr(self.section, keys[0 if not stops else 1].removeprefix("guard."))
-                value = metrics.get(name)
+            for name, settings in _LIMITS.items():
+                limit, value = getattr(self.section, settings[stops]), metrics.get(name)
                 if limit is None or value is None:
                     continue
                 if (value < limit) if name == "mismatch/ess" else not value <= limit:  # NaN is beyond
@@ -94,8 +93,9 @@ class MismatchGuard:
         return f" The worst sequences: {path}"
 
 
-_KEYS = {
-    "mismatch/abs_mean": ("guard.warn_abs_mean", "guard.stop_abs_mean"),
-    "mismatch/ess": ("guard.warn_ess", "guard.stop_ess"),
-    "mismatch/outside_frac": ("guard.warn_outside", "guard.stop_outside"),
+_LIMITS = {
+    "mismatch/abs_mean": ("warn_abs_mean", "stop_abs_mean"),
+    "mismatch/ess": ("warn_ess", "stop_ess"),
+    "mismatch/outside_frac": ("warn_outside", "stop_outside"),
 }
+"""Settings of the section, to warn and to stop at."""

@@ -111,7 +111,8 @@ async def train_one_step(
 
     metrics |= reward_metrics(collected.sampled) | length_metrics(collected.sampled) | dict(collected.metrics)
     metrics |= train_metrics(reports) | critic_metrics(critic_reports) | differences
-    guard.judge(step, metrics, batch, parts.train)
+    if not differences:
+        guard.judge(step, metrics, batch, parts.train)
     metrics |= {"kl/coef": parts.objective.kl_coef} if algorithm.kl.coef else {}
     metrics |= {"entropy/coef": parts.objective.entropy_coef} if parts.objective.entropy_grad else {}
     steer(parts.objective, algorithm, metrics, sequences=batch.num_sequences)

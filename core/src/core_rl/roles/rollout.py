@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import attrs
 
 from core_rl.data.sample import FinishReason, VersionSpan
+from core_rl.errors import PromptTooLongError
 
 if TYPE_CHECKING:
     from core_rl.hf.spec import ModelSpec
@@ -66,6 +67,21 @@ class GenerateRequest:
     params: SamplingParams
     n: int = attrs.field(default=1, validator=attrs.validators.ge(1))
     seed: int = 0
+
+    def most_new_tokens(self, context_length: int) -> int:
+        """What is asked for, as far as there is room behind the prompt.
+
+        Raises:
+            PromptTooLongError: there is none, or no prompt.
+        """
+        room = context_length - len(self.prompt_ids)
+        if room < 1 or not self.prompt_ids:
+            message = (
+                f"prompt {self.id}: {len(self.prompt_ids)} tokens, but the context holds {context_length} and "
+                "1 is needed to answer; shorten the prompt or raise model.max_length"
+            )
+            raise PromptTooLongError(message)
+        return min(self.params.max_new_tokens, room)
 
 
 @attrs.frozen(kw_only=True)

@@ -58,6 +58,7 @@ class RolloutBench:
     version: int = 0
     measured: dict[str, float] = attrs.field(factory=dict)
     """Largest difference of log-probabilities, by check."""
+    _first: list[torch.Tensor] = attrs.field(factory=list)
     _loop: asyncio.AbstractEventLoop = attrs.field(factory=asyncio.new_event_loop)
     _thread: threading.Thread | None = None
     _numbers: Any = attrs.field(factory=itertools.count)
@@ -71,6 +72,7 @@ class RolloutBench:
         self._thread.start()
         spec = attrs.evolve(self.model, dtype=self.dtype)
         self.module = load_model(spec, seed=SEED).eval()
+        self._first = [parameter.detach().clone() for parameter in self.module.parameters()]
         kind = None if self.component.config is None else load_reference(self.component.config)
         context = RolloutContext(model=spec, seed=SEED)
         self.engine = build_component(self.component, None if kind is None else kind(**self.options), context)
@@ -101,10 +103,9 @@ class RolloutBench:
 
     def end_ids(self) -> set[int]:
         """Tokens that end a sequence of the suite's model."""
-        from core_rl.hf.tokenizer import load_tokenizer
+        from core_rl.hf.tokenizer import end_ids, load_tokenizer
 
-        sources = (self.module.generation_config, self.module.config, load_tokenizer(MODEL))
-        return {int(source.eos_token_id) for source in sources if source.eos_token_id is not None}
+        return set(end_ids(self.module.generation_config, self.module.config, load_tokenizer(MODEL)))
 
     def weights(self) -> dict[str, torch.Tensor]:
         """As an engine is sent them: Hugging Face names, a tied one once."""
@@ -114,11 +115,12 @@ class RolloutBench:
         return {name: tensor.detach().to(dtype) for name, tensor in named_weights(self.module)}
 
     def move_weights(self, *, seed: int) -> None:
-        """Other weights in `module`, which the engine has not."""
+        """Other weights in `module`, which the engine has not. Always as far from those of the start: weights that grow grow float noise."""
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
-            for parameter in self.module.parameters():
-                parameter.add_((0.05 * torch.randn(parameter.shape, generator=generator)).to(parameter.dtype))
+            for first, parameter in zip(self._first, self.module.parameters(), strict=True):
+                noise = 0.05 * torch.randn(parameter.shape, generator=generator)
+                parameter.copy_(first + noise.to(parameter.dtype))
 
     async def send(self, tensors: list[tuple[str, torch.Tensor]]) -> int:
         """One update. Returns its version."""

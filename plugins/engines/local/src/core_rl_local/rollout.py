@@ -7,7 +7,7 @@ are taken in only between steps and in the order of submission: the same submiss
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from core_rl.errors import PromptTooLongError, RunError
 from core_rl.fingerprint import fingerprint
 from core_rl.hf.load import context_length, load_model
 from core_rl.hf.packed.weights import column_major, named_weights
-from core_rl.hf.tokenizer import load_tokenizer
+from core_rl.hf.tokenizer import end_ids, load_tokenizer
 from core_rl.weights.delta import Receiver
 from core_rl_local._generator import Counters, Generator
 from core_rl_local._rollout_probe import check_generation
@@ -50,7 +50,8 @@ class LocalRolloutEngine:
         self._tokenizer = None
         if self.context.model.tokenizer is not None or self.context.model.path is not None:
             self._tokenizer = load_tokenizer(self.context.model)
-        self._eos_ids = _eos_ids(self.module, self._tokenizer)
+        config = self.module.config.get_text_config()
+        self._eos_ids = end_ids(getattr(self.module, "generation_config", None), config, self._tokenizer)
         self._context_length = context_length(self.context.model)
         self._scheduler = Scheduler(self.options.max_running_sequences)
         self._generator = Generator(
@@ -80,17 +81,10 @@ class LocalRolloutEngine:
 
     async def generate(self, request: GenerateRequest) -> list[Completion]:
         self._check_alive()
-        room = self._context_length - len(request.prompt_ids)
-        if room < 1 or not request.prompt_ids:
-            message = (
-                f"prompt {request.id}: {len(request.prompt_ids)} tokens, but the context holds {self._context_length} and "
-                "1 is needed to answer; shorten the prompt or raise model.max_length"
-            )
-            raise PromptTooLongError(message)
-        params = request.params
+        most, params = request.most_new_tokens(self._context_length), request.params
         job = Job(
             request=request,
-            max_new_tokens=min(params.max_new_tokens, room),
+            max_new_tokens=most,
             end_ids=(*(() if params.ignore_eos else self._eos_ids), *params.stop_token_ids),
             future=asyncio.get_running_loop().create_future(),
         )
@@ -240,20 +234,3 @@ def _copy(module: Any, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
 
 def _files(path: str) -> list[Path]:
     return sorted(Path(path).glob("*.safetensors"))
-
-
-def _eos_ids(module: Any, tokenizer: Any) -> tuple[int, ...]:
-    """Of the generation config, the model's config and the tokenizer, in this order, without repeats."""
-    sources: list[Callable[[], Any]] = [
-        lambda: module.generation_config.eos_token_id,
-        lambda: module.config.get_text_config().eos_token_id,
-        lambda: tokenizer.eos_token_id,
-    ]
-    found: list[int] = []
-    for source in sources:
-        try:
-            value = source()
-        except AttributeError:
-            continue
-        found += [] if value is None else [value] if isinstance(value, int) else list(value)
-    return tuple(dict.fromkeys(found))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core_rl.errors import PluginError, RunError
 from core_rl.serving.replica import ServerLostError
 from core_rl_vllm._replica import VllmReplica
-from core_rl_vllm._sampling import completion, sampling_params, scores, scoring_params
+from core_rl_vllm._sampling import completion, sampling_params, scoring_params
 from core_rl_vllm.arguments import ADAPTER, check_names
 
 if TYPE_CHECKING:
-    from core_rl.roles.rollout import Completion, GenerateRequest, ScoreRequest, Scores
+    from core_rl.roles.rollout import Completion, GenerateRequest, ScoreRequest
     from core_rl_vllm.config import VllmConfig
 
 
@@ -25,13 +25,8 @@ class VllmInline(VllmReplica):
     def __init__(self, options: VllmConfig, *, arguments: Mapping[str, Any]) -> None:
         self._options = options
         self._arguments = dict(arguments)
-        self._facts: dict[str, Any] = {}
         self._engine: Any = None
         self._adapter: Any = None
-
-    def prepare(self, *, end_ids: tuple[int, ...], context_length: int) -> None:
-        """What every request needs to know of the model."""
-        self._facts = {"end_ids": end_ids, "context_length": context_length}
 
     async def start(self) -> None:
         """Raises `PluginError` when vLLM is not installed here."""
@@ -71,15 +66,12 @@ class VllmInline(VllmReplica):
         raise RunError(message)
 
     async def generate(self, request: GenerateRequest) -> list[Completion]:
-        output = await self._last(request.id, request.prompt_ids, sampling_params(request, **self._facts))
+        output = await self._last(request.id, request.prompt_ids, sampling_params(request, **self.facts))
         return [completion(_choice(one)) for one in sorted(output.outputs, key=lambda one: one.index)]
 
-    async def score(self, request: ScoreRequest) -> Scores:
-        if len(request.tokens) == 1:
-            return scores(request, [None])
+    async def prompt_logprobs(self, request: ScoreRequest) -> Sequence[Mapping[Any, Any] | None]:
         output = await self._last(request.id, request.tokens, scoring_params(request))
-        rows = [row and {token: {"logprob": entry.logprob} for token, entry in row.items()} for row in output.prompt_logprobs]
-        return scores(request, rows)
+        return [row and {token: {"logprob": entry.logprob} for token, entry in row.items()} for row in output.prompt_logprobs]
 
     async def _last(self, request_id: str, tokens: Any, params: dict[str, Any]) -> Any:
         from vllm import SamplingParams

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from core_rl.errors import RunError
-from core_rl_vllm._sampling import version_number
+from core_rl_vllm._sampling import scores, version_number
 
 if TYPE_CHECKING:
-    from core_rl.roles.rollout import PauseMode
+    from core_rl.roles.rollout import PauseMode, ScoreRequest, Scores
     from core_rl.serving.replica import Bucket
     from core_rl.weights.buckets import TensorSpec
     from core_rl.weights.group import GroupPlace
@@ -24,6 +24,19 @@ class VllmReplica(ABC):
     name: str
     workers: int = 1
     reads_memory = True
+    facts: Mapping[str, Any] = {}
+    """What every request needs to know of the model."""
+
+    def prepare(self, *, end_ids: tuple[int, ...], context_length: int) -> None:
+        self.facts = {"end_ids": end_ids, "context_length": context_length}
+
+    async def score(self, request: ScoreRequest) -> Scores:
+        rows = [None] if len(request.tokens) == 1 else await self.prompt_logprobs(request)
+        return scores(request, rows)
+
+    @abstractmethod
+    async def prompt_logprobs(self, request: ScoreRequest) -> Sequence[Mapping[Any, Any] | None]:
+        """An entry for each token: {token id: {"logprob": …}}, None for the first."""
 
     @abstractmethod
     async def call_workers(self, method: str, *args: Any) -> list[Any]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from core_rl.data.sample import FinishReason, VersionSpan
-from core_rl.errors import PromptTooLongError
 from core_rl.roles.rollout import Completion, GenerateRequest, ScoreRequest, Scores
 from core_rl.serving.replica import ServerLostError
 
@@ -21,15 +20,7 @@ def sampling_params(request: GenerateRequest, *, end_ids: Sequence[int], context
     Raises:
         PromptTooLongError: the prompt leaves no room in the context.
     """
-    room = context_length - len(request.prompt_ids)
-    if room < 1 or not request.prompt_ids:
-        message = (
-            f"prompt {request.id}: {len(request.prompt_ids)} tokens, but the context holds {context_length} and "
-            "1 is needed to answer; shorten the prompt or raise model.max_length"
-        )
-        raise PromptTooLongError(message)
-    params = request.params
-    most = min(params.max_new_tokens, room)
+    most, params = request.most_new_tokens(context_length), request.params
     ends = [*(() if params.ignore_eos else end_ids), *params.stop_token_ids]
     found: dict[str, Any] = {
         "n": request.n,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,11 @@ from core_rl.serving.http import Client
 from core_rl.serving.process import ServerProcess, log_folder
 from core_rl.serving.replica import ServerLostError
 from core_rl_vllm._replica import VllmReplica
-from core_rl_vllm._sampling import completion, sampling_params, scores, scoring_params
+from core_rl_vllm._sampling import completion, sampling_params, scoring_params
 from core_rl_vllm.arguments import ADAPTER, SERVED
 
 if TYPE_CHECKING:
-    from core_rl.roles.rollout import Completion, GenerateRequest, ScoreRequest, Scores
+    from core_rl.roles.rollout import Completion, GenerateRequest, ScoreRequest
     from core_rl_vllm.config import VllmConfig
 
 _ENVIRONMENT = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
@@ -36,7 +36,6 @@ class VllmServer(VllmReplica):
         self._options = options
         self._process: ServerProcess | None = None
         self._restarts = 0
-        self._facts: dict[str, Any] = {}
         if url is None:
             port = free_port(options.host)
             url = f"http://{options.host}:{port}"
@@ -65,10 +64,6 @@ class VllmServer(VllmReplica):
             environment={**_ENVIRONMENT, **options.env},
             log=folder / f"vllm-{number}.log",
         )
-
-    def prepare(self, *, end_ids: tuple[int, ...], context_length: int) -> None:
-        """What every request needs to know of the model."""
-        self._facts = {"end_ids": end_ids, "context_length": context_length}
 
     async def start(self) -> None:
         """Raises `UserError` for a server at a URL that lacks what reinforcement learning needs."""
@@ -113,7 +108,7 @@ class VllmServer(VllmReplica):
             "request_id": request.id,
             "model": self._model,
             "token_ids": list(request.prompt_ids),
-            "sampling_params": sampling_params(request, **self._facts),
+            "sampling_params": sampling_params(request, **self.facts),
         }
         answer = await self._client.post("/inference/v1/generate", body)
         try:
@@ -123,9 +118,7 @@ class VllmServer(VllmReplica):
             message = f"{self.name} answered in a form that is not vLLM's: {str(answer)[:200]}"
             raise ServerLostError(message) from error
 
-    async def score(self, request: ScoreRequest) -> Scores:
-        if len(request.tokens) == 1:
-            return scores(request, [None])
+    async def prompt_logprobs(self, request: ScoreRequest) -> Sequence[Mapping[Any, Any] | None]:
         body = {
             "request_id": request.id,
             "model": self._model,
@@ -133,7 +126,8 @@ class VllmServer(VllmReplica):
             "sampling_params": scoring_params(request),
         }
         answer = await self._client.post("/inference/v1/generate", body)
-        return scores(request, answer["prompt_logprobs"])
+        rows: Sequence[Mapping[Any, Any] | None] = answer["prompt_logprobs"]
+        return rows
 
     async def abort(self, request_id: str) -> None:
         await self._client.post("/abort_requests", {"request_ids": [request_id, f"{_PREFIX}{request_id}"]})

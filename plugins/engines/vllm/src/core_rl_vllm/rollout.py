@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core_rl.hf.folder import ModelFolder, end_ids
+from core_rl.hf.folder import ModelFolder, end_ids_of
 from core_rl.hf.load import context_length
 from core_rl.serving.pool import PoolEngine
 from core_rl_vllm._inline import VllmInline
@@ -29,7 +29,7 @@ class VllmRolloutEngine(PoolEngine):
         model = self._context.model
         self._folder = ModelFolder(model, seed=self._context.seed)
         arguments = engine_arguments(self._vllm, self._context, self._folder.path)
-        ends = end_ids(self._folder.path, model)
+        ends = end_ids_of(self._folder.path, model)
         replicas = self._replicas(arguments)
         for replica in replicas:
             replica.prepare(end_ids=ends, context_length=context_length(model))
