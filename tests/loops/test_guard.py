@@ -12,30 +12,15 @@ import torch
 
 from core_rl.config.guard import GuardSection
 from core_rl.errors import RunError
-from core_rl.hf.spec import ModelSpec
 from core_rl.loops.canary import sync
 from core_rl.loops.guard import MismatchGuard
 from core_rl.roles.rollout import Completion, RolloutContext, SamplingParams
 from core_rl.roles.train import TrainContext
 from core_rl.testing.batches import random_batch
+from core_rl.testing.rollout_engine.bench import MODEL
 from core_rl_local.config import LocalRolloutConfig, LocalTrainConfig
 from core_rl_local.rollout import LocalRolloutEngine
 from core_rl_local.train import LocalTrainEngine
-
-MODEL = ModelSpec(
-    init="random",
-    tokenizer="characters:0123456789+= ",
-    config={
-        "model_type": "llama",
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 64,
-        "initializer_range": 0.3,
-    },
-)
 
 
 def guard(folder=None, **limits) -> MismatchGuard:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import attrs
 import pytest
 
-from core_rl.errors import UserError
+from core_rl.testing.declared import check_declared
 from core_rl.testing.rollout_engine import checks_control, checks_sampling, checks_weights
 from core_rl.testing.rollout_engine.bench import MODEL, UNTIED, RolloutBench
 
@@ -88,14 +88,7 @@ class RolloutEngineConformance:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        taken = sorted({"bench", "pytest_generate_tests", "test_conforms"} & set(vars(cls)))
-        if taken:
-            message = f"{cls.__name__}: {', '.join(taken)} cannot be overridden; see expected_failures"
-            raise UserError(message)
-        for name, reason in cls.expected_failures.items():
-            if name not in CHECKS or not reason.strip():
-                message = f"{cls.__name__}.expected_failures: {name!r}: {reason!r} is not a check with a reason"
-                raise UserError(message)
+        check_declared(cls, fixed=_FIXED, known=CHECKS.__contains__, expected_failures=cls.expected_failures)
 
     @classmethod
     def make_bench(cls) -> RolloutBench:
@@ -131,3 +124,6 @@ class RolloutEngineConformance:
     def _param(self, name: str) -> Any:
         reason = self.expected_failures.get(name)
         return pytest.param(name, marks=[pytest.mark.xfail(strict=True, reason=reason)] if reason else [])
+
+
+_FIXED = frozenset({"bench", "pytest_generate_tests", "test_conforms"})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pytest
 
-from core_rl.errors import UserError
+from core_rl.testing.declared import check_declared
 from core_rl.testing.train_engine.bench import Bench
 from core_rl.testing.train_engine.differences import HALF, Measured, Tolerances
 from core_rl.testing.train_engine.models import MODELS, tiny
@@ -70,14 +70,7 @@ class TrainEngineConformance:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        taken = sorted(name for name in vars(cls) if name in _FIXED)
-        if taken:
-            message = f"{cls.__name__}: {', '.join(taken)} cannot be overridden; see expected_failures"
-            raise UserError(message)
-        for name, reason in cls.expected_failures.items():
-            if name.partition("@")[0] not in CHECKS or not reason.strip():
-                message = f"{cls.__name__}.expected_failures: {name!r}: {reason!r} is not a check with a reason"
-                raise UserError(message)
+        check_declared(cls, fixed=_FIXED, known=_is_check, expected_failures=cls.expected_failures)
 
     @classmethod
     def subject(cls) -> Subject:
@@ -117,6 +110,11 @@ class TrainEngineConformance:
         if outcome.status == "failed":
             message = f"{CHECKS[case.check].about}\n{outcome.reason}"
             raise AssertionError(message) from outcome.error
+
+
+def _is_check(name: str) -> bool:
+    """`check`, or `check@2` for one number of ranks."""
+    return name.partition("@")[0] in CHECKS
 
 
 _FIXED = frozenset({"suite", "subject", "bench", "pytest_generate_tests", "test_conforms"})
