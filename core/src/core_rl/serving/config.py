@@ -48,3 +48,16 @@ class PoolConfig:
     wait_for_server_s: float = attrs.field(
         default=60.0, validator=_at_least(0.0), metadata={"help": "seconds that requests wait for a server while there is none"}
     )
+
+
+@attrs.frozen(kw_only=True)
+class ServerConfig(PoolConfig):
+    """Of servers that speak HTTP."""
+
+    python: str | None = attrs.field(
+        default=None,
+        metadata={
+            "help": "the Python that runs the servers, of an environment with the backend and this plugin; null takes this one"
+        },
+    )
+    host: str = attrs.field(default="127.0.0.1", metadata={"help": "the address that started servers listen at"})

@@ -19,14 +19,20 @@ class Client:
         self._timeout_s = timeout_s
         self._session: Any = None
 
-    async def post(self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None) -> Any:
-        return await self._request("POST", path, body, timeout_s)
+    async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        return _parsed(*await self._request("POST", path, body, None))
 
-    async def get(self, path: str, *, timeout_s: float | None = None) -> Any:
-        return await self._request("GET", path, None, timeout_s)
+    async def get(self, path: str) -> Any:
+        return _parsed(*await self._request("GET", path, None, None))
 
-    async def _request(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float | None) -> Any:
-        """What the server answers: JSON, or None for an empty answer.
+    async def touch(self, path: str, *, method: str = "GET", timeout_s: float | None = None) -> None:
+        """For routes whose answer says no more than that it came."""
+        await self._request(method, path, None, timeout_s)
+
+    async def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float | None
+    ) -> tuple[str, str]:
+        """What was asked, for messages, and what the server answers.
 
         Raises:
             ServerLostError: no connection, no answer in time, half an answer, or 5xx.
@@ -52,18 +58,21 @@ class Client:
             kind = ServerLostError if status >= 500 else RunError
             message = f"{where}: {status}: {_words(text)}"
             raise kind(message)
-        try:
-            return json.loads(text) if text.strip() else None
-        except ValueError as error:
-            if path.startswith("/health"):
-                return None
-            message = f"{where}: the answer is not JSON: {text[:80]!r}"
-            raise ServerLostError(message) from error
+        return where, text
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def _parsed(where: str, text: str) -> Any:
+    """JSON, or None for an empty answer."""
+    try:
+        return json.loads(text) if text.strip() else None
+    except ValueError as error:
+        message = f"{where}: the answer is not JSON: {text[:80]!r}"
+        raise ServerLostError(message) from error
 
 
 def _words(text: str) -> str:

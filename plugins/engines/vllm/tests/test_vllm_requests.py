@@ -12,11 +12,12 @@ from aiohttp import web
 from core_rl.errors import PluginError, PromptTooLongError, UserError
 from core_rl.hf.spec import ModelSpec
 from core_rl.roles.rollout import GenerateRequest, RolloutContext, SamplingParams, ScoreRequest
+from core_rl.serving.options import check_names
 from core_rl.serving.replica import ServerLostError
 from core_rl_vllm._inline import VllmInline
 from core_rl_vllm._sampling import completion, sampling_params, scores, version_number
 from core_rl_vllm._server import VllmServer
-from core_rl_vllm.arguments import as_flags, check_names, engine_arguments
+from core_rl_vllm.arguments import as_flags, engine_arguments
 from core_rl_vllm.config import VllmConfig
 
 FACTS = {"end_ids": (2, 9), "context_length": 32}
@@ -126,7 +127,7 @@ def test_an_option_that_the_version_lacks():
     with pytest.raises(
         UserError, match=r"rollout_engine.args.max_model_length: vLLM 0.32.0 has no such option; did you mean max_model_len"
     ):
-        check_names(["max_model_length"], {"max_model_len", "seed"}, "0.32.0")
+        check_names(["max_model_length"], {"max_model_len", "seed"}, "vLLM 0.32.0")
 
 
 @pytest.mark.parametrize("name", ["port", "served-model-name", "logprobs_mode"])
@@ -244,7 +245,7 @@ def test_prompts_of_older_weights_are_forgotten():
     }
 
     async def work(replica):
-        replica._client.post = _with_body(replica._client.post)
+        replica.client.post = _with_body(replica.client.post)
         await replica.end_update(3)
 
     answering({**routes, ("POST", "/reset_prefix_cache"): reset([False, True])}, work)

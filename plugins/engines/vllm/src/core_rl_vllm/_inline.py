@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core_rl.errors import PluginError, RunError
+from core_rl.serving.options import check_names
 from core_rl.serving.replica import ServerLostError
 from core_rl_vllm._replica import VllmReplica
 from core_rl_vllm._sampling import completion, sampling_params, scoring_params
-from core_rl_vllm.arguments import ADAPTER, check_names
+from core_rl_vllm.arguments import ADAPTER
 
 if TYPE_CHECKING:
     from core_rl.roles.rollout import Completion, GenerateRequest, ScoreRequest
@@ -44,7 +45,7 @@ class VllmInline(VllmReplica):
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        check_names(self._arguments, AsyncEngineArgs.__dataclass_fields__, vllm.__version__)
+        check_names(self._arguments, AsyncEngineArgs.__dataclass_fields__, f"vLLM {vllm.__version__}")
         self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments))
         self.workers = self._engine.vllm_config.parallel_config.world_size_across_dp
         if self._options.lora_adapter is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from core_rl.errors import RunError
+from core_rl.serving.answers import at_temperature_one
 from core_rl_vllm._sampling import scores, version_number
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class VllmReplica(ABC):
         self.facts = {"end_ids": end_ids, "context_length": context_length}
 
     async def score(self, request: ScoreRequest) -> Scores:
+        at_temperature_one(request, "vLLM")
         rows = [None] if len(request.tokens) == 1 else await self.prompt_logprobs(request)
         return scores(request, rows)
 

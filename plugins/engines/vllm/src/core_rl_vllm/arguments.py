@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from core_rl.errors import UserError
+from core_rl.serving.options import own_options
 
 if TYPE_CHECKING:
     from core_rl.roles.rollout import RolloutContext
@@ -27,10 +26,7 @@ def engine_arguments(options: VllmConfig, context: RolloutContext, folder: str) 
     Raises:
         UserError: `args` sets what the run file says elsewhere.
     """
-    for name in options.args:
-        if name.replace("-", "_") in OURS:
-            message = f"rollout_engine.args.{name}: core-rl sets this itself; leave it out"
-            raise UserError(message)
+    given = own_options(options.args, OURS)
     found: dict[str, Any] = {
         "model": folder,
         "dtype": context.model.dtype,
@@ -46,7 +42,7 @@ def engine_arguments(options: VllmConfig, context: RolloutContext, folder: str) 
         found["enable_lora"] = True
     if options.sleep and _has_gpu():
         found["enable_sleep_mode"] = True
-    return found | {name.replace("-", "_"): value for name, value in options.args.items()}
+    return found | given
 
 
 def as_flags(arguments: Mapping[str, Any]) -> list[str]:
@@ -65,17 +61,6 @@ def as_flags(arguments: Mapping[str, Any]) -> list[str]:
         else:
             flags += [f"--{flag}", str(value)]
     return flags
-
-
-def check_names(given: Iterable[str], known: Iterable[str], version: str) -> None:
-    """Raises `UserError` for names that this version of vLLM does not have."""
-    names = sorted(known)
-    for name in given:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            message = f"rollout_engine.args.{name}: vLLM {version} has no such option{hint}"
-            raise UserError(message)
 
 
 def _has_gpu() -> bool:

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import attrs
 
-from core_rl.serving.config import PoolConfig
+from core_rl.serving.config import ServerConfig
 
 
 @attrs.frozen(kw_only=True)
-class VllmConfig(PoolConfig):
+class VllmConfig(ServerConfig):
     """Where vLLM runs, and its own options."""
 
     mode: Literal["server", "inline"] = attrs.field(
@@ -20,13 +20,6 @@ class VllmConfig(PoolConfig):
         factory=dict,
         metadata={"help": "vLLM's own options by their own names (tensor_parallel_size: 2, gpu_memory_utilization: 0.8, …)"},
     )
-    python: str | None = attrs.field(
-        default=None,
-        metadata={
-            "help": "the Python that runs the servers, of an environment with vllm and core-rl-vllm; null takes this one"
-        },
-    )
-    host: str = attrs.field(default="127.0.0.1", metadata={"help": "the address that started servers listen at"})
     lora_adapter: str | None = attrs.field(
         default=None, metadata={"help": "a folder with a peft adapter, through which every completion is sampled"}
     )

@@ -1,4 +1,4 @@
-"""Starts vLLM's server with checked options: `python -m core_rl_vllm.serve '{"max_model_len": 4096, …}'`. Runs in the server's environment.
+"""Starts vLLM's server with checked options, which core-rl gives it by the environment. Runs in the server's environment.
 
 vLLM's own command looks for a distribution that is called vllm, which builds for other machines are not.
 """
@@ -6,13 +6,13 @@ vLLM's own command looks for a distribution that is called vllm, which builds fo
 from __future__ import annotations
 
 import importlib
-import json
 import runpy
 import sys
 from typing import Any
 
 from core_rl.errors import UserError
-from core_rl_vllm.arguments import as_flags, check_names
+from core_rl.serving.options import check_names, given_options
+from core_rl_vllm.arguments import as_flags
 
 _SERVER = "vllm.entrypoints.openai.api_server"
 _PARSERS = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
@@ -20,11 +20,11 @@ _PARSERS = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_
 
 
 def main() -> int:
-    arguments: dict[str, Any] = json.loads(sys.argv[1])
+    arguments = given_options() or {}
     import vllm
 
     try:
-        check_names(arguments, _known(), vllm.__version__)
+        check_names(arguments, _known(), f"vLLM {vllm.__version__}")
     except UserError as error:
         print(f"core-rl: {error}", file=sys.stderr)
         return 2

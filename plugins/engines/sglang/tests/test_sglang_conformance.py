@@ -1,0 +1,20 @@
+"""SGLang itself: the conformance suite of rollout engines. Needs an environment that has it (`make test-all`)."""
+
+from __future__ import annotations
+
+from core_rl.testing.rollout_engines import UNTIED, RolloutEngineConformance
+
+from .real import REAL, options
+
+pytestmark = REAL
+
+
+class TestServer(RolloutEngineConformance):
+    engine = "sglang"
+    options = options()
+
+
+class TestTensorParallel(RolloutEngineConformance):
+    engine = "sglang"
+    model = UNTIED
+    options = options(tp_size=2)
