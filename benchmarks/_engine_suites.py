@@ -27,7 +27,7 @@ def installed_suites(only: Sequence[str] | None) -> Suites:
             except UserError as error:
                 print(f"{path.name}: {suite.__name__} is left out: {error}", flush=True)
                 continue
-            if not only or {suite.engine, title} & set(only):
+            if not only or {suite.component, title} & set(only):
                 found[title] = suite
     return found
 

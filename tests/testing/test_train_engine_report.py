@@ -161,14 +161,14 @@ def test_a_subject_that_cannot_be_tested_is_told(subject, error, message):
 )
 def test_a_class_cannot_take_checks_away(attributes, message):
     with pytest.raises(UserError, match=message):
-        type("TestMine", (TrainEngineConformance,), {"engine": "local", **attributes})
+        type("TestMine", (TrainEngineConformance,), {"component": "local", **attributes})
 
 
 MODULE = """
 from core_rl.testing.train_engines import MODELS, TrainEngineConformance
 
 class TestMine(TrainEngineConformance):
-    engine = "local"
+    component = "local"
     options = {"device": "cpu"}
     models = {"llama": MODELS["llama"]}
     expected_failures = {"description": "says nothing", "export": "has no names"}

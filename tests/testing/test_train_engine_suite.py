@@ -12,7 +12,7 @@ LLAMA = {"llama": MODELS["llama"]}
 
 
 class TestToy(TrainEngineConformance):
-    engine = "toy_train_engine:ToyTrainEngine"
+    component = "toy_train_engine:ToyTrainEngine"
     options = {"device": "cpu"}  # noqa: RUF012 - it is read only
     world_sizes = (1, 2)
     models = LLAMA

@@ -66,19 +66,19 @@ CHECKS: dict[str, Check] = {
 
 
 class RolloutEngineConformance:
-    """Subclass it in a test module, name the engine, and pytest runs every check on it:
+    """Subclass it in a test module, name the component, and pytest runs every check on it:
 
         from core_rl.testing.rollout_engines import RolloutEngineConformance
 
         class TestMine(RolloutEngineConformance):
-            engine = "mine"              # the component's name, or `module:Object`
+            component = "mine"              # the component's name, or `module:Object`
             options = {"servers": 2}     # fields of its options class
 
     The engine is started once, with a tiny random model, and all checks are run on it. Checks cannot be overridden. One that the engine
     cannot meet is an expected failure with its reason, which fails once it is met.
     """
 
-    engine: ClassVar[str]
+    component: ClassVar[str]
     options: ClassVar[Mapping[str, Any]] = {}
     dtype: ClassVar[Literal["float32", "bfloat16"]] = "float32"
     model: ClassVar[ModelSpec] = MODEL
@@ -94,7 +94,7 @@ class RolloutEngineConformance:
     def make_bench(cls) -> RolloutBench:
         """Not open yet."""
         return RolloutBench(
-            engine_name=cls.engine,
+            engine_name=cls.component,
             options=cls.options,
             dtype=cls.dtype,
             logprob_tolerance=TOLERANCES[cls.dtype],

@@ -36,12 +36,12 @@ __all__ = [
 
 
 class TrainEngineConformance:
-    """Subclass it in a test module, name the engine, and pytest runs every check on it:
+    """Subclass it in a test module, name the component, and pytest runs every check on it:
 
         from core_rl.testing.train_engines import TrainEngineConformance
 
         class TestMine(TrainEngineConformance):
-            engine = "mine"                       # the component's name, or `module:Object`
+            component = "mine"                       # the component's name, or `module:Object`
             options = {"shards": 2}               # fields of its options class, which has those of `OptimizerConfig` too
             world_sizes = (1, 2)                  # worker processes of this machine; 1 is enough for an engine of one process
 
@@ -53,7 +53,7 @@ class TrainEngineConformance:
     Checks cannot be overridden. One that the engine cannot meet is an expected failure with its reason, which fails once it is met.
     """
 
-    engine: ClassVar[str]
+    component: ClassVar[str]
     options: ClassVar[Mapping[str, Any]] = {}
     """What the suite sets itself (optimizer, budget, clipping) is refused here."""
     world_sizes: ClassVar[Sequence[int]] = (1,)
@@ -76,7 +76,7 @@ class TrainEngineConformance:
     def subject(cls) -> Subject:
         """What this class says, as one record."""
         return Subject(
-            engine=cls.engine,
+            engine=cls.component,
             options=cls.options,
             world_sizes=cls.world_sizes,
             models=cls.models,

@@ -24,12 +24,12 @@ def test_each_stage_on_two_workers(bench, stage):
 
 
 class _Float32(TrainEngineConformance):
-    engine = "deepspeed"
+    component = "deepspeed"
     world_sizes = (1, 2)
 
 
 class _BFloat16(TrainEngineConformance):
-    engine = "deepspeed"
+    component = "deepspeed"
     world_sizes = (2,)
     models = {"llama": MODELS["llama"]}  # noqa: RUF012 - it is read only
     dtype = "bfloat16"

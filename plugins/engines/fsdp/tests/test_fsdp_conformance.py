@@ -8,7 +8,7 @@ from core_rl.testing.train_engines import TrainEngineConformance, tiny
 
 
 class TestFsdp(TrainEngineConformance):
-    engine = "fsdp"
+    component = "fsdp"
     options = {"device": "cpu"}  # noqa: RUF012 - it is read only
     world_sizes = (1, 2)
 
@@ -17,7 +17,7 @@ class TestFsdp(TrainEngineConformance):
 class TestUlysses(TrainEngineConformance):
     """Two ranks share the tokens of every micro-batch."""
 
-    engine = "fsdp"
+    component = "fsdp"
     options = {"device": "cpu", "ulysses": 2}  # noqa: RUF012 - it is read only
     world_sizes = (2,)
 
@@ -26,7 +26,7 @@ class TestUlysses(TrainEngineConformance):
 class TestTensorParallel(TrainEngineConformance):
     """Two ranks share every matrix and the vocabulary; of four, each two have a part of the batch."""
 
-    engine = "fsdp"
+    component = "fsdp"
     options = {"device": "cpu", "tensor_parallel": 2}  # noqa: RUF012 - it is read only
     world_sizes = (2, 4)
 
@@ -35,7 +35,7 @@ class TestTensorParallel(TrainEngineConformance):
 class TestLong(TrainEngineConformance):
     """Four ranks: two share the tokens, and of these two the matrices."""
 
-    engine = "fsdp"
+    component = "fsdp"
     options = {"device": "cpu", "tensor_parallel": 2, "ulysses": 2, "cpu_offload": True}  # noqa: RUF012 - it is read only
     world_sizes = (4,)
     models = {"more_heads": tiny("llama", tie_word_embeddings=True, num_key_value_heads=4)}  # noqa: RUF012 - it is read only

@@ -6,5 +6,5 @@ from core_rl.testing.train_engines import TrainEngineConformance
 
 
 class TestLocal(TrainEngineConformance):
-    engine = "local"
+    component = "local"
     options = {"device": "cpu"}  # noqa: RUF012 - it is read only

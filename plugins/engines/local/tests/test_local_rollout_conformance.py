@@ -6,9 +6,9 @@ from core_rl.testing.rollout_engines import UNTIED, RolloutEngineConformance
 
 
 class TestLocalRollout(RolloutEngineConformance):
-    engine = "local"
+    component = "local"
 
 
 class TestUntied(RolloutEngineConformance):
-    engine = "local"
+    component = "local"
     model = UNTIED

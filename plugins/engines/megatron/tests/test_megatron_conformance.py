@@ -12,7 +12,7 @@ PREPARE = "megatron_on_cpu:apply"
 
 @pytest.mark.slow
 class TestDataParallel(TrainEngineConformance):
-    engine = "megatron"
+    component = "megatron"
     options = {"device": "cpu"}  # noqa: RUF012 - it is read only
     world_sizes = (1, 2)
     prepare = PREPARE
@@ -20,7 +20,7 @@ class TestDataParallel(TrainEngineConformance):
 
 @pytest.mark.slow
 class TestTensorParallel(TrainEngineConformance):
-    engine = "megatron"
+    component = "megatron"
     options = {"device": "cpu", "tensor_parallel": 2, "distributed_optimizer": False}  # noqa: RUF012
     world_sizes = (2,)
     prepare = PREPARE
@@ -28,7 +28,7 @@ class TestTensorParallel(TrainEngineConformance):
 
 @pytest.mark.slow
 class TestTensorAndSequenceParallel(TrainEngineConformance):
-    engine = "megatron"
+    component = "megatron"
     options = {"device": "cpu", "tensor_parallel": 2, "sequence_parallel": True, "recompute": "full"}  # noqa: RUF012
     world_sizes = (2,)
     prepare = PREPARE
@@ -36,7 +36,7 @@ class TestTensorAndSequenceParallel(TrainEngineConformance):
 
 @pytest.mark.slow
 class TestPipeline(TrainEngineConformance):
-    engine = "megatron"
+    component = "megatron"
     options = {"device": "cpu", "pipeline_parallel": 2}  # noqa: RUF012
     world_sizes = (2,)
     prepare = PREPARE
@@ -44,7 +44,7 @@ class TestPipeline(TrainEngineConformance):
 
 @pytest.mark.slow
 class TestInterleavedPipeline(TrainEngineConformance):
-    engine = "megatron"
+    component = "megatron"
     options = {"device": "cpu", "pipeline_parallel": 2, "virtual_pipeline": 2}  # noqa: RUF012
     world_sizes = (2,)
     models = {"llama": tiny("llama", tie_word_embeddings=True, num_hidden_layers=4)}  # noqa: RUF012
@@ -53,7 +53,7 @@ class TestInterleavedPipeline(TrainEngineConformance):
 
 @pytest.mark.slow
 class TestBfloat16(TrainEngineConformance):
-    engine = "megatron"
+    component = "megatron"
     options = {"device": "cpu", "tensor_parallel": 2}  # noqa: RUF012
     world_sizes = (2,)
     dtype = "bfloat16"

@@ -10,11 +10,11 @@ pytestmark = REAL
 
 
 class TestServer(RolloutEngineConformance):
-    engine = "sglang"
+    component = "sglang"
     options = options()
 
 
 class TestTensorParallel(RolloutEngineConformance):
-    engine = "sglang"
+    component = "sglang"
     model = UNTIED
     options = options(tp_size=2)

@@ -8,5 +8,5 @@ from .double import ENVIRONMENT
 
 
 class TestDouble(RolloutEngineConformance):
-    engine = "sglang"
+    component = "sglang"
     options = {"env": ENVIRONMENT, "servers": 2}  # noqa: RUF012 - as the base class has it

@@ -21,17 +21,17 @@ ON_CPU = {
 
 
 class TestServer(RolloutEngineConformance):
-    engine = "vllm"
+    component = "vllm"
     options = ON_CPU
 
 
 class TestInline(RolloutEngineConformance):
-    engine = "vllm"
+    component = "vllm"
     options = {**ON_CPU, "mode": "inline"}  # noqa: RUF012 - it is read only
 
 
 class TestTensorParallel(RolloutEngineConformance):
-    engine = "vllm"
+    component = "vllm"
     model = UNTIED
     options = {  # noqa: RUF012 - it is read only
         "args": {**ON_CPU["args"], "tensor_parallel_size": 2},
