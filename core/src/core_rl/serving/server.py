@@ -36,7 +36,8 @@ class HttpServer(ABC):
         self.name = f"{self.kind} at {url}"
         self.client = Client(url, api_key=options.api_key, timeout_s=options.request_timeout_s)
         self._number = number
-        self._restarts = 0
+        self.restarts = 0
+        """How often it was started again."""
         self._process: ServerProcess | None = None
 
     @abstractmethod
@@ -66,10 +67,10 @@ class HttpServer(ABC):
         process = self._process
         if process is None or process.exit_code is None:
             return
-        if self._restarts >= self.options.restarts:
-            message = f"it has ended {self._restarts + 1} times{process.words()}"
+        if self.restarts >= self.options.restarts:
+            message = f"it has ended {self.restarts + 1} times{process.words()}"
             raise UserError(message)
-        self._restarts += 1
+        self.restarts += 1
         await self.client.close()
         await process.start(self.health, timeout_s=self.options.start_timeout_s)
 

@@ -120,11 +120,15 @@ def test_memory_is_given_and_taken_back(bench):
     async def work():
         await everyone_up(bench)
         for server in servers(bench):
+            await server.wake()  # as at the start of a run, when it is awake
+            await server.sleep()
             await server.sleep()
             await server.wake()
-        return await bench.sample()
+        return await bench.sample(), [member.up for member in bench.engine._members]
 
-    assert len(bench.run(work())[0].tokens) == 12
+    (found,), up = bench.run(work())
+    assert len(found.tokens) == 12
+    assert up == [True, True]
 
 
 def context() -> RolloutContext:

@@ -52,6 +52,8 @@ class SglangServer(HttpServer):
         self._loading = False
         """Between SGLang's begin and end of an update."""
         self._group: str | None = None
+        self._asleep: int | None = None
+        """Which of its lives has given its memory away: SGLang breaks when it is to take back what it has."""
 
     def arguments(self) -> Mapping[str, Any]:
         found = {**self._arguments, "host": self.options.host, "port": self.port}
@@ -165,10 +167,14 @@ class SglangServer(HttpServer):
         return found
 
     async def sleep(self) -> None:
-        await self.client.post("/release_memory_occupation", {})
+        if self._asleep != self.restarts:
+            await self.client.post("/release_memory_occupation", {})
+            self._asleep = self.restarts
 
     async def wake(self) -> None:
-        await self.client.post("/resume_memory_occupation", {})
+        if self._asleep == self.restarts:
+            self._asleep = None
+            await self.client.post("/resume_memory_occupation", {})
 
     async def _ask(self, method: str) -> dict[str, Any]:
         return _calls.unpacked(await self.client.post("/get_weights_by_name", _calls.question(method)))

@@ -46,6 +46,7 @@ class Double:
         self.paused = None
         self.groups = {}
         self.running = set()
+        self.asleep = False
         self.faults = []
         self.served = 0
 
@@ -219,9 +220,12 @@ class Double:
     async def release_memory_occupation(self, body):
         if self.running:
             refuse("release_memory_occupation should be called only when server is idle.")
+        self.asleep = True
 
     async def resume_memory_occupation(self, body):
-        return None
+        if not self.asleep:
+            os._exit(4)  # as SGLang does
+        self.asleep = False
 
     async def break_next(self, body):
         """The next requests for completions: slow, 500, drop, half, end. Not SGLang's."""
