@@ -145,7 +145,7 @@ def test_the_canary_sings_for_the_same_weights():
 
 def test_the_canary_finds_weights_that_did_not_arrive():
     """The engine says that it has the version, and samples from something else."""
-    with pytest.raises(RunError, match=r"weight_transport silent: version 3 arrived, but samples do not come from it"):
+    with pytest.raises(RunError, match=r"weight_transport silent: version 3 arrived, but samples of the rollout engine do not"):
         with_engines(lambda train, rollout: sync(parts(train, rollout, Silent()), 3), other_seed=6)
 
 
@@ -166,3 +166,19 @@ def test_the_canary_finds_a_version_that_is_not_served():
 
     with pytest.raises(RunError, match=r"version 3 was sent, and the rollout engine still says that it serves \[1\]"):
         asyncio.run(sync(parts(None, Old(), Silent()), 3))
+
+
+def test_the_canary_asks_every_server():
+    """One of three has other weights than it says."""
+
+    async def work(train, rollout):
+        async def at_each(request):
+            right = await rollout.generate(request)
+            rollout.module.model.layers[1].mlp.up_proj.weight.data.add_(0.3)
+            return {"server 0": right, "server 1": right, "server 2": await rollout.generate(attrs.evolve(request, id="again"))}
+
+        rollout.generate_at_each = at_each
+        await sync(parts(train, rollout, Silent()), 3)
+
+    with pytest.raises(RunError, match="samples of server 2 do not come from it"):
+        with_engines(work, other_seed=5)

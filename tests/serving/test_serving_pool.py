@@ -844,3 +844,18 @@ def test_servers_may_be_named_later():
         await pool.close()
 
     asyncio.run(work())
+
+
+def test_every_server_is_asked():
+    """By its name; one that is lost on the way, and one that serves something else, are left out."""
+    fakes = [Fake(name) for name in "abcd"]
+    fakes[1].faults["generate"] = LOST
+
+    async def work(pool):
+        pool._members[3].fresh = False
+        return await pool.generate_at_each(request(n=2)), [member.up for member in pool._members]
+
+    found, up = with_pool(fakes, work)
+
+    assert {name: len(completions) for name, completions in found.items()} == {"a": 2, "c": 2}
+    assert up == [True, False, True, True]

@@ -146,6 +146,7 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "rollout_engine": {
         "local": "local",
+        "sglang": "sglang",
         "vllm": "vllm",
     },
     "launcher": {

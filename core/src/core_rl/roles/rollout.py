@@ -190,6 +190,15 @@ class SleepingEngine(Protocol):
     async def wake(self) -> None: ...
 
 
+@runtime_checkable
+class ManyServers(Protocol):
+    """What an engine of several servers has beside the methods of `RolloutEngine`: each of them can be asked."""
+
+    async def generate_at_each(self, request: GenerateRequest) -> Mapping[str, Sequence[Completion]]:
+        """The completions of every server that serves, by its name."""
+        ...
+
+
 class DiskReceiver(RolloutEngine, Protocol):
     """An engine that takes weights from a folder; its component then provides `weights_disk`."""
 

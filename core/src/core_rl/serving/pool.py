@@ -78,6 +78,16 @@ class PoolEngine:
         self._count("rollout/tokens", sum(len(completion.tokens) for completion in completions))
         return completions
 
+    async def generate_at_each(self, request: GenerateRequest) -> Mapping[str, list[Completion]]:
+        """From every server that serves, by its name. One that is lost meanwhile is left out."""
+        found: dict[str, list[Completion]] = {}
+
+        async def ask(replica: Replica) -> None:
+            found[replica.name] = checked(request, await replica.generate(request))
+
+        await self._everyone(ask, among=[member for member in self._members if member.usable])
+        return found
+
     async def score(self, request: ScoreRequest) -> Scores:
         """Raises `RunError` as `generate` does. For replicas that can."""
 

@@ -13,9 +13,14 @@ from core_rl.ports import free_port
 from core_rl.serving.http import Client
 from core_rl.serving.options import in_environment
 from core_rl.serving.process import ServerProcess, log_folder
+from core_rl.serving.replica import ServerLostError
 
 if TYPE_CHECKING:
     from core_rl.serving.config import ServerConfig
+
+
+_SILENT = 3
+"""Looks in a row, at a server that is lost already."""
 
 
 class HttpServer(ABC):
@@ -39,6 +44,7 @@ class HttpServer(ABC):
         self.restarts = 0
         """How often it was started again."""
         self._process: ServerProcess | None = None
+        self._silent = 0
 
     @abstractmethod
     def arguments(self) -> Mapping[str, Any]:
@@ -63,16 +69,32 @@ class HttpServer(ABC):
         await self.client.touch("/health", timeout_s=max(10.0, self.options.health_every_s))
 
     async def recover(self) -> None:
-        """Raises `UserError` when it has ended too often."""
+        """One that was started here is started again when it has ended, or lives and does not answer.
+
+        Raises:
+            UserError: that was too often.
+        """
         process = self._process
-        if process is None or process.exit_code is None:
+        if process is None or (process.exit_code is None and await self._answers()):
             return
         if self.restarts >= self.options.restarts:
-            message = f"it has ended {self.restarts + 1} times{process.words()}"
+            message = f"it has ended, or has not answered, {self.restarts + 1} times{process.words()}"
             raise UserError(message)
         self.restarts += 1
+        self._silent = 0
+        await process.stop()
         await self.client.close()
         await process.start(self.health, timeout_s=self.options.start_timeout_s)
+
+    async def _answers(self) -> bool:
+        """Or may do so yet: one look without an answer proves nothing."""
+        try:
+            await self.health()
+        except ServerLostError:
+            self._silent += 1
+        else:
+            self._silent = 0
+        return self._silent < _SILENT
 
     async def close(self) -> None:
         await self.client.close()
