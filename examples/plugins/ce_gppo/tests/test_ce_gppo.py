@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from core_rl_example_ce_gppo.config import CeGppoConfig
+from core_rl_example_ce_gppo.loss import CeGppo
 
 from core_rl.data.batch import PackedBatch
 from core_rl.testing.batches import in_double, random_batch
 from core_rl.testing.losses import assert_equals_reference, value_and_gradient
-from core_rl_example_ce_gppo.config import CeGppoConfig
-from core_rl_example_ce_gppo.loss import CeGppo
 
 OPTIONS = [{}, {"clip_low": 0.1, "clip_high": 0.1, "beta_low": 0.5, "beta_high": 2.0}, {"beta_low": 0.0, "beta_high": 0.0}]
 
