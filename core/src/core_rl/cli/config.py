@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core_rl.cli.main import add_locked
+
 if TYPE_CHECKING:
     from core_rl.config.run_file import RunFile
 
@@ -19,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for command in (check, show):
         command.add_argument("file", type=Path, help="the run file (YAML)")
         command.add_argument("overrides", nargs="*", metavar="key=value", help="changes, such as train_engine.lr=1e-5")
+        add_locked(command)
     show.add_argument("--origin", action="store_true", help="tell of every line where its value comes from")
     show.add_argument("--explain", action="store_true", help="the algorithm instead, part by part, in words and formulas")
     show.add_argument("--json", action="store_true", help="as JSON")

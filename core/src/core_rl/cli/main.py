@@ -29,6 +29,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recipes": ("core_rl.cli.recipes", "list and copy the run files that plugins bring"),
 }
 """Each command: its module and its line of help."""
+_RUN_FILE_COMMANDS = frozenset({"train", "eval", "generate", "doctor"})
+"""Those with `--locked`; `config` has it in its own commands."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,12 +86,25 @@ def _dispatch(arguments: list[str]) -> int:
     module = importlib.import_module(COMMANDS[name][0])
     module.add_arguments(parsers[name])
     _add_debug(parsers[name])
-    code: int = module.run(parser.parse_args(arguments))
+    if name in _RUN_FILE_COMMANDS:
+        add_locked(parsers[name])
+    args = parser.parse_args(arguments)
+    if getattr(args, "locked", False):
+        from core_rl.plugins.lock import require_lock
+
+        require_lock()
+    code: int = module.run(args)
     return code
 
 
 def _add_debug(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error")
+
+
+def add_locked(parser: argparse.ArgumentParser) -> None:
+    """For a command that takes a run file, and so meets every plugin."""
+    text = "refuse plugins, versions and files that are not in core-rl.lock, or in the file that CORE_RL_LOCKED names"
+    parser.add_argument("--locked", action="store_true", help=text)
 
 
 class _Parser(argparse.ArgumentParser):

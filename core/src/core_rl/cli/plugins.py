@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import Any
 
+from core_rl.cli import plugins_lock
 from core_rl.errors import PluginError
 from core_rl.kinds import KINDS
 from core_rl.plugins.catalogue import Catalogue, Found, owned_by
@@ -24,12 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "look for mistakes in a plugin: its imports, targets, options and capabilities"
     checking = actions.add_parser("check", help=text, description=text)
     checking.add_argument("name", help="a distribution or entry-point name")
+    text = "write down which plugins are installed, for --locked"
+    plugins_lock.add_arguments(actions.add_parser("lock", help=text, description=text))
     for action in (listing, showing, checking):
         action.add_argument("--allow", action="append", metavar="PLUGIN", help="see only these plugins; * stands for anything")
         action.add_argument("--block", action="append", metavar="PLUGIN", default=[], help="do not see these plugins")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.action == "lock":
+        return plugins_lock.run(args)
     catalogue = Catalogue.discover(allow=args.allow, block=args.block)
     if args.action == "list":
         return _list(catalogue, args.kind, as_json=args.json)

@@ -14,6 +14,7 @@ from core_rl.kinds import KINDS
 from core_rl.plugins.distributions import Broken, installed_plugins
 from core_rl.plugins.lifecycle import lifecycle_manager
 from core_rl.plugins.loading import Plugin, load_plugin, not_usable
+from core_rl.plugins.lock import refuse_unlocked
 from core_rl.plugins.selectors import Lists, both, canonical, environment_lists, given_lists
 
 if TYPE_CHECKING:
@@ -50,9 +51,13 @@ class Catalogue:
 
         The lists hold besides those of the environment (`CORE_RL_PLUGINS_ALLOW`, `CORE_RL_PLUGINS_BLOCK`). Their entries are
         distribution or entry-point names, and may have `*` in them. The core's own components are always there.
+
+        Raises:
+            PluginError: a lock is in force (see `core_rl.plugins.lock`), and something else is installed. Nothing was imported.
         """
         lists = both(given_lists(allow, block), environment_lists())
         installed = installed_plugins()
+        refuse_unlocked(installed)
         plugins: list[Plugin] = []
         broken, blocked = _split(installed.broken, lists)
         with _DISCOVERY:

@@ -25,6 +25,8 @@ class Candidate:
     entry_point: str
     value: str
     requires: tuple[str, ...] = ()
+    source: importlib.metadata.Distribution | None = attrs.field(default=None, eq=False, repr=False)
+    """Where the other metadata is; None for one that was made by hand."""
 
     @property
     def module(self) -> str:
@@ -88,6 +90,7 @@ def installed_plugins() -> Installed:
                         entry_point=name,
                         value=value,
                         requires=facts.requires,
+                        source=distribution,
                     )
                 )
     return Installed(candidates=tuple(candidates), broken=tuple(broken))
