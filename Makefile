@@ -1,7 +1,7 @@
 # make demo: set up and watch a model learn.  make test: set up and pass the tests.  make help: the rest.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint types bench clean
+.PHONY: help setup demo test test-all lint types wheels bench clean
 
 BIN := .venv/bin
 SOURCES := core/src plugins/*/*/src
@@ -37,10 +37,13 @@ types: setup ## mypy --strict
 	@echo "mypy"
 	@$(BIN)/mypy $(SOURCES)
 
+wheels: setup ## build every distribution into wheelhouse/
+	@$(BIN)/python scripts/make_wheels.py
+
 bench: setup ## measure against TRL and against the machine's limits (about 20 minutes)
 	@$(BIN)/python benchmarks/limits.py
 	@$(BIN)/python benchmarks/grpo_vs_trl.py
 
 clean: ## remove .venv, caches and what was built; runs/ stays
-	rm -rf .venv .venv-trl .venv-vllm .venv-sglang .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .venv-trl .venv-vllm .venv-sglang .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist wheelhouse
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
