@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from core_rl import __version__
 from core_rl.cli.main import main
 from core_rl.plugins.lock import VARIABLE
 
@@ -201,7 +202,7 @@ GOOD = '[[plugin]]\nname = "a"\nversion = "1"\nentry_points = []\nhash = "sha256
         (b"\xff\xfe", "no lock file of core-rl ('utf-8'"),
         (b"", "format is None, and a number is expected"),
         (b"format = true", "format is True, and a number is expected"),
-        (b"format = 2", "the lock has format 2, and core-rl 0.1.0 reads up to 1: upgrade core-rl"),
+        (b"format = 2", f"the lock has format 2, and core-rl {__version__} reads up to 1: upgrade core-rl"),
         (b"format = 1\nplugin = 3", "plugin is not a list of tables"),
         (f"format = 1\n{GOOD}{GOOD}".encode(), "a is in it twice"),
         (f"format = 1\n{GOOD}colour = 1".encode(), "plugin a has the key colour; the keys are name, version"),
