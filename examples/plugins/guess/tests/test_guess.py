@@ -82,8 +82,8 @@ def test_the_environment_is_in_no_loss():
 def test_no_two_requests_have_one_seed_or_one_name():
     """Engines know a request by its name; the games of one prompt differ, and the same seed plays them again."""
     engine, again = Engine(["1"]), Engine(["1"])
-    play(engine, n=4)
-    play(again, n=4)
+    play(engine, n=4, turns=4)
+    play(again, n=4, turns=4)
 
     seeds = [request.seed for request in engine.requests]
     assert len(set(seeds)) == len({request.id for request in engine.requests}) == 16

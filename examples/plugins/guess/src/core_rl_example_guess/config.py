@@ -12,7 +12,7 @@ class GuessConfig:
     A chat model reads its template's marks in these texts: the end of its turn, the user's turn, the beginning of its next one.
     """
 
-    turns: int = attrs.field(default=4, validator=attrs.validators.ge(1), metadata={"help": "guesses in a game"})
+    turns: int = attrs.field(default=3, validator=attrs.validators.ge(1), metadata={"help": "guesses in a game"})
     higher: str = attrs.field(
         default="+", validator=attrs.validators.min_len(1), metadata={"help": "said after a guess that is too low"}
     )
@@ -29,7 +29,7 @@ class GuessRewardConfig:
     """What a game is worth."""
 
     slow: float = attrs.field(
-        default=0.25,
+        default=0.5,
         validator=[attrs.validators.ge(0.0), attrs.validators.le(1.0)],
         metadata={"help": "worth of a number found with the last guess; with the first it is 1, between them on a line"},
     )

@@ -107,7 +107,7 @@ class Client:
         """What the server asked for, or a time that doubles, with a part of chance so that not all come back at once."""
         if asked is not None:
             return asked
-        doubled = min(self._options.backoff_s * 2**number, self._options.max_wait_s)
+        doubled = min(self._options.backoff_s * 2.0**number, self._options.max_wait_s)
         return doubled * self._random.uniform(0.5, 1.0)
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-_positive = attrs.validators.gt(0)
+_positive: Any = attrs.validators.gt(0)
 
 
 def _check_url(_: Any, __: attrs.Attribute[str], value: str) -> None:
