@@ -65,4 +65,4 @@ rejection: Rejection = MaskAlone()  # E: variable has type "Rejection"
 resampler: Resampler = WithoutSeed()  # E: variable has type "Resampler"
 
 LossOutput(values=torch.zeros(1))  # E: Missing named argument "metrics"
-LossOutput(values=torch.zeros(1), metrics={"ratio": torch.zeros(1)})  # E: expected "tuple[Tensor, Tensor]"
+LossOutput(values=torch.zeros(1), metrics={"ratio": torch.zeros(1)})  # E: expected "str": "tuple[Tensor, Tensor]"
