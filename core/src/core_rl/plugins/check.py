@@ -29,7 +29,7 @@ def findings(plugin: Plugin) -> list[str]:
     The options classes are imported first: in a fresh process, the guard sees what they import.
     """
     found = list(_contract(plugin))
-    for part in (_config_findings, _target_findings, _word_findings):
+    for part in (config_findings, target_findings, word_findings):
         for kind, component in plugin.components:
             found += [f"{kind} {component.name}: {text}" for text in part(kind, component)]
     return list(dict.fromkeys(found))
@@ -42,7 +42,8 @@ def _contract(plugin: Plugin) -> Iterator[str]:
         yield "its distribution does not require core-rl: write core-rl>=x,<y"
 
 
-def _config_findings(kind: str, component: Component) -> Iterator[str]:
+def config_findings(kind: str, component: Component) -> Iterator[str]:
+    """Of its options class: what it imports, and its fields."""
     if component.config is None:
         if kind == "algorithm":
             yield "an algorithm has an options class, the same as its target"
@@ -81,7 +82,8 @@ def _field_findings(cls: type, path: str) -> Iterator[str]:
             yield from _field_findings(inner, f"{path}{key}.")
 
 
-def _target_findings(kind: str, component: Component) -> Iterator[str]:
+def target_findings(kind: str, component: Component) -> Iterator[str]:
+    """Of its target, which is imported."""
     try:
         target = load_reference(component.target)
     except PluginError as error:
@@ -108,7 +110,8 @@ def _methods(kind: str) -> list[str]:
     ]
 
 
-def _word_findings(_: str, component: Component) -> Iterator[str]:
+def word_findings(_: str, component: Component) -> Iterator[str]:
+    """Of what it says of itself."""
     for word in ("needs", "provides"):
         for name in sorted(getattr(component, word)):
             if name not in CAPABILITIES:

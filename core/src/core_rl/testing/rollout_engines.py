@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import attrs
 import pytest
 
-from core_rl.testing.declared import check_declared
+from core_rl.testing.conformance import FIXED, ComponentConformance
 from core_rl.testing.rollout_engine import checks_control, checks_sampling, checks_weights
 from core_rl.testing.rollout_engine.bench import MODEL, UNTIED, RolloutBench
 
@@ -65,10 +65,10 @@ CHECKS: dict[str, Check] = {
 """All of them, in order."""
 
 
-class RolloutEngineConformance:
+class RolloutEngineConformance(ComponentConformance, kind="rollout_engine"):
     """Subclass it in a test module, name the component, and pytest runs every check on it:
 
-        from core_rl.testing.rollout_engines import RolloutEngineConformance
+        from core_rl.testing import RolloutEngineConformance
 
         class TestMine(RolloutEngineConformance):
             component = "mine"              # the component's name, or `module:Object`
@@ -86,9 +86,11 @@ class RolloutEngineConformance:
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Reasons, by the name of a check."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        check_declared(cls, fixed=_FIXED, known=CHECKS.__contains__, expected_failures=cls.expected_failures)
+    _fixed = FIXED | {"bench", "make_bench"}
+
+    @classmethod
+    def _is_check(cls, name: str) -> bool:
+        return name in CHECKS or super()._is_check(name)
 
     @classmethod
     def make_bench(cls) -> RolloutBench:
@@ -111,19 +113,13 @@ class RolloutEngineConformance:
             bench.close()
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        if "check" in metafunc.fixturenames:
-            metafunc.parametrize("check", [self._param(name) for name in CHECKS])
+        super().pytest_generate_tests(metafunc)
+        if "sampling" in metafunc.fixturenames:
+            metafunc.parametrize("sampling", [self._param(name) for name in CHECKS])
 
-    def test_conforms(self, bench: RolloutBench, check: str) -> None:
+    def test_conforms(self, bench: RolloutBench, sampling: str) -> None:
         """The engine does what the check of this name says."""
-        one = CHECKS[check]
+        one = CHECKS[sampling]
         if one.needs is not None and one.needs not in bench.component.provides:
             pytest.skip(f"it does not provide {one.needs}")
         bench.run(one.run(bench))
-
-    def _param(self, name: str) -> Any:
-        reason = self.expected_failures.get(name)
-        return pytest.param(name, marks=[pytest.mark.xfail(strict=True, reason=reason)] if reason else [])
-
-
-_FIXED = frozenset({"bench", "pytest_generate_tests", "test_conforms"})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pytest
 
-from core_rl.testing.declared import check_declared
+from core_rl.testing.conformance import FIXED, ComponentConformance
 from core_rl.testing.train_engine.bench import Bench
 from core_rl.testing.train_engine.differences import HALF, Measured, Tolerances
 from core_rl.testing.train_engine.models import MODELS, tiny
@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 
-class TrainEngineConformance:
+class TrainEngineConformance(ComponentConformance, kind="train_engine"):
     """Subclass it in a test module, name the component, and pytest runs every check on it:
 
-        from core_rl.testing.train_engines import TrainEngineConformance
+        from core_rl.testing import TrainEngineConformance
 
         class TestMine(TrainEngineConformance):
             component = "mine"                       # the component's name, or `module:Object`
@@ -68,9 +68,12 @@ class TrainEngineConformance:
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Reasons by the name of a check, or by `check@2` for one number of ranks."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        check_declared(cls, fixed=_FIXED, known=_is_check, expected_failures=cls.expected_failures)
+    _fixed = FIXED | {"suite", "subject", "bench"}
+
+    @classmethod
+    def _is_check(cls, name: str) -> bool:
+        """Also `check@2`, for one number of ranks."""
+        return name.partition("@")[0] in CHECKS or super()._is_check(name)
 
     @classmethod
     def subject(cls) -> Subject:
@@ -98,9 +101,10 @@ class TrainEngineConformance:
         bench.close()
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        super().pytest_generate_tests(metafunc)
         if "case" in metafunc.fixturenames:
             subject = self.subject()
-            metafunc.parametrize("case", [_param(subject, case) for case in cases(subject)])
+            metafunc.parametrize("case", [_case_param(subject, case) for case in cases(subject)])
 
     def test_conforms(self, suite: Suite, case: Case) -> None:
         """The engine does what the check of this name says."""
@@ -112,14 +116,6 @@ class TrainEngineConformance:
             raise AssertionError(message) from outcome.error
 
 
-def _is_check(name: str) -> bool:
-    """`check`, or `check@2` for one number of ranks."""
-    return name.partition("@")[0] in CHECKS
-
-
-_FIXED = frozenset({"suite", "subject", "bench", "pytest_generate_tests", "test_conforms"})
-
-
-def _param(subject: Subject, case: Case) -> Any:
+def _case_param(subject: Subject, case: Case) -> Any:
     reason = expected_failure(subject, case)
     return pytest.param(case, id=str(case), marks=[pytest.mark.xfail(strict=True, reason=reason)] if reason else [])

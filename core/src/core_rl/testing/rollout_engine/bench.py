@@ -67,9 +67,13 @@ class RolloutBench:
     def _find(self) -> Component:
         return Catalogue.discover().find("rollout_engine", self.engine_name).component
 
-    def open(self) -> RolloutBench:
+    def begin(self) -> None:
+        """The event loop alone."""
         self._thread = threading.Thread(target=self._loop.run_forever, name="rollout bench", daemon=True)
         self._thread.start()
+
+    def open(self) -> RolloutBench:
+        self.begin()
         spec = attrs.evolve(self.model, dtype=self.dtype)
         self.module = load_model(spec, seed=SEED).eval()
         self._first = [parameter.detach().clone() for parameter in self.module.parameters()]
