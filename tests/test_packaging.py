@@ -122,7 +122,7 @@ def test_plugins_have_one_layout(plugin: Path) -> None:
     package = plugin / "src" / f"core_rl_{name}"
 
     assert plugin.name == name
-    assert table["entry-points"] == {"core_rl.plugins": {name: f"core_rl_{name}.plugin"}}
+    assert table["entry-points"]["core_rl.plugins"] == {name: f"core_rl_{name}.plugin"}
     assert (package / "__init__.py").read_bytes() == b""
     assert (package / "py.typed").is_file()
     assert (package / "plugin.py").is_file()
