@@ -297,14 +297,21 @@ def test_show(site) -> None:
 
 
 def test_check_of_a_sound_plugin(site) -> None:
-    """Exit 0 and one line."""
+    """Exit 0; a component whose options have no defaults is said to need them."""
     site.add("shelf-plugin", SHOWING.format(more=""))
     site.module("shelf_config", SHOWN)
     site.module("shelf_impl", "class Shelf:\n    def load(self, split, seed): ...")
 
     done = _core_rl("plugins", "check", "shelf-plugin", path=site.path)
 
-    assert (done.returncode, done.stdout) == (0, "shelf-plugin/shelf_plugin: nothing wrong with 1 components\n")
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "",
+        "data shelf",
+        "  -       not run: path has no default: give --options '{shelf: {path: …}}'",
+        "",
+        "shelf-plugin/shelf_plugin: nothing wrong with 1 components; checks: 1 of 1 components not run",
+    ]
 
 
 def test_check_finds_everything(site) -> None:
@@ -318,7 +325,7 @@ def test_check_finds_everything(site) -> None:
 
     assert done.returncode == 1
     assert [
-        line.removeprefix("shelf-plugin/shelf_plugin: ").removeprefix("data shelf: ") for line in done.stdout.splitlines()
+        line.removeprefix("shelf-plugin/shelf_plugin: ").removeprefix("data shelf: ") for line in done.stdout.partition("\n\n")[0].splitlines()
     ] == [
         "its distribution does not require core-rl: write core-rl>=x,<y",
         "the options class Options is not frozen",

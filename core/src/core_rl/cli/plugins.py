@@ -6,10 +6,9 @@ import argparse
 import json
 from typing import Any
 
-from core_rl.cli import plugins_lock
-from core_rl.errors import PluginError
+from core_rl.cli import plugins_check, plugins_lock
 from core_rl.kinds import KINDS
-from core_rl.plugins.catalogue import Catalogue, Found, owned_by
+from core_rl.plugins.catalogue import Catalogue, Found
 from core_rl.plugins.distributions import Broken
 
 
@@ -22,9 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "show a plugin's or component's options, with defaults and help"
     showing = actions.add_parser("show", help=text, description=text)
     showing.add_argument("name", help="a plugin, a component, or plugin/component")
-    text = "look for mistakes in a plugin: its imports, targets, options and capabilities"
+    text = "look for mistakes in a plugin, and run the conformance checks of its components"
     checking = actions.add_parser("check", help=text, description=text)
-    checking.add_argument("name", help="a distribution or entry-point name")
+    plugins_check.add_arguments(checking)
     text = "write down which plugins are installed, for --locked"
     plugins_lock.add_arguments(actions.add_parser("lock", help=text, description=text))
     for action in (listing, showing, checking):
@@ -42,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         from core_rl.cli.plugins_show import show
 
         return show(catalogue, args.name)
-    return _check(catalogue, args.name)
+    return plugins_check.run(args, catalogue)
 
 
 def _list(catalogue: Catalogue, kind: str | None, *, as_json: bool) -> int:
@@ -97,23 +96,3 @@ def _component_row(found: Found) -> dict[str, Any]:
 
 def _broken_row(row: Broken) -> dict[str, Any]:
     return {"plugin": row.plugin, "entry_point": row.entry_point, "version": row.version, "reason": row.reason}
-
-
-def _check(catalogue: Catalogue, name: str) -> int:
-    """Print the findings; 1 if there are any."""
-    found = [f"{row.plugin}: {row.reason}" for row in catalogue.broken if owned_by(row, name)]
-    plugins = [plugin for plugin in catalogue.plugins if owned_by(plugin, name)]
-    if not found and not plugins:
-        from core_rl.plugins.missing import why_no_plugin
-
-        raise PluginError(why_no_plugin(catalogue, name))
-    from core_rl.plugins.check import findings
-
-    for plugin in plugins:
-        found += [f"{plugin.title}: {text}" for text in findings(plugin)]
-    for text in found:
-        print(text)
-    if not found:
-        count = sum(len(plugin.components) for plugin in plugins)
-        print(f"{', '.join(plugin.title for plugin in plugins)}: nothing wrong with {count} components")
-    return 1 if found else 0

@@ -47,7 +47,7 @@ def formula(subject: Subject) -> None:
 
 
 def trains(subject: Subject) -> None:
-    """A run of two steps on a tiny model ends well: the loss of every step is a number, and weights have changed."""
+    """A run of two steps on a tiny model ends well: the loss of every step is a number, and a gradient arrives."""
     rows = subject.keep(_run)
     steps = [row for row in rows if row["step"] > 0]
     expect(len(steps) == STEPS, f"{len(steps)} steps were logged, expected {STEPS}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from core_rl.errors import UserError
-from core_rl.testing.kit.check import Check, NotJudgedError
+from core_rl.testing.kit.check import Check, NotJudgedError, not_judged
 
 if TYPE_CHECKING:
     from core_rl.testing.kit.subject import Subject
@@ -29,6 +29,8 @@ class Outcome:
     check: str
     status: Status
     reason: str = ""
+    about: str = ""
+    """What holds, in a sentence."""
     error: BaseException | None = None
 
 
@@ -53,20 +55,20 @@ def all_checks(kind: str) -> Mapping[str, Check]:
 
 def outcome(check: Check, subject: Subject) -> Outcome:
     """Whatever the component raises is what is wrong with it."""
+    about, name = check.about, check.name
     try:
-        missing = check.provides is not None and check.provides not in subject.component.provides
-        if missing:
-            return Outcome(check=check.name, status="not judged", reason=f"it does not provide {check.provides}")
-        if check.name not in _ABOUT_OPTIONS:
+        if check.provides is not None and check.provides not in subject.component.provides:
+            not_judged(f"it does not provide {check.provides}")
+        if name not in _ABOUT_OPTIONS:
             _read_options(subject)
         check.run(subject)
     except NotJudgedError as error:
-        return Outcome(check=check.name, status="not judged", reason=str(error))
+        return Outcome(check=name, status="not judged", reason=str(error), about=about)
     except AssertionError as error:
-        return Outcome(check=check.name, status="failed", reason=str(error) or _origin(error), error=error)
+        return Outcome(check=name, status="failed", reason=str(error) or _origin(error), about=about, error=error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - someone else's component: whatever it raises is a finding
-        return Outcome(check=check.name, status="failed", reason=f"it raised {_origin(error)}", error=error)
-    return Outcome(check=check.name, status="ok")
+        return Outcome(check=name, status="failed", reason=f"it raised {_origin(error)}", about=about, error=error)
+    return Outcome(check=name, status="ok", about=about)
 
 
 def _read_options(subject: Subject) -> None:
