@@ -31,6 +31,14 @@ def test_the_page_of_algorithms_is_that_of_the_components():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_pages_of_the_kinds_are_those_of_the_code():
+    """Written by a script from hooks, contracts, checks and what the plugins register."""
+    script = ROOT / "scripts" / "make_plugin_docs.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_every_key_of_a_run_file_is_on_the_page():
     """Sections and parts alike."""
     keys = [field.name for field in attrs.fields(RunFile)]
