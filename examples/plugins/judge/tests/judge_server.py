@@ -13,6 +13,11 @@ def said(text):
     return 200, {}, json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]})
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # the default of 5 makes the sixth connection at a time wait for a second
+
+
 class JudgeServer:
     """`plan(number, body)` says what request `number` gets: (status, headers, text), or seconds to wait and then that."""
 
@@ -44,8 +49,7 @@ class JudgeServer:
             def log_message(self, *args):
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
