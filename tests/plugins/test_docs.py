@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from core_rl.plugins.references import load_reference
 from core_rl.plugins.registration import HOOKS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text(encoding="utf-8")
+ROLE_MODULES = ("parts", "rollout", "scoring", "train")
 LIFECYCLE = sorted(set(HOOKS) - set(KINDS.values()))
 
 
@@ -47,3 +50,35 @@ def test_fields_of_a_component_and_heavy_modules_are_told() -> None:
     """The table of fields, and the list of what may not be imported."""
     assert all(f"| `{field.name}` |" in TEXT for field in attrs.fields(Component))
     assert all(re.search(rf"\b{name}\b", TEXT) for name in HEAVY)
+
+
+def protocols() -> list[type]:
+    """Every contract, also those that an engine may meet besides."""
+    modules = [importlib.import_module(f"core_rl.roles.{name}") for name in ROLE_MODULES]
+    return [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if inspect.isclass(value) and value.__module__ == module.__name__ and getattr(value, "_is_protocol", False)
+    ]
+
+
+def test_the_contracts_of_all_kinds_are_among_the_protocols() -> None:
+    """What the next test asks of protocols, it asks of them."""
+    assert {load_reference(contract) for contract in ROLES.values()} <= set(protocols())
+
+
+@pytest.mark.parametrize("protocol", protocols(), ids=lambda protocol: protocol.__name__)
+def test_every_method_of_a_contract_says_what_it_does(protocol: type) -> None:
+    """In words of its own, or in those of its class: which names it, or has this method alone."""
+    about = inspect.cleandoc(protocol.__doc__ or "")
+    methods = {name: value for name, value in vars(protocol).items() if inspect.isfunction(value) and _is_public(name)}
+    silent = [name for name, method in methods.items() if not method.__doc__ and f"`{name}`" not in about]
+
+    assert methods
+    assert len(about) > 40
+    assert silent == [] or len(methods) == 1
+
+
+def _is_public(name: str) -> bool:
+    return name == "__call__" or not name.startswith("_")

@@ -63,11 +63,17 @@ class WeightTransport(Protocol):
 class Launcher(Protocol):
     """Built as `Launcher(options)`. Says where engines live; the training loop does not know which one it has."""
 
-    def train_engine(self, component: Component, options: Any, context: TrainContext) -> TrainEngine: ...
+    def train_engine(self, component: Component, options: Any, context: TrainContext) -> TrainEngine:
+        """The component, built here or elsewhere, or something that stands for it. Called once for each engine of the run."""
+        ...
 
-    def rollout_engine(self, component: Component, options: Any, context: RolloutContext) -> RolloutEngine: ...
+    def rollout_engine(self, component: Component, options: Any, context: RolloutContext) -> RolloutEngine:
+        """The same for sampling."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ends what it has started, after the engines were closed; also after a failure."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -85,13 +91,21 @@ class RunInfo:
 class Logger(Protocol):
     """Built as `Logger(options)`. A logger that raises is switched off with one warning; training goes on."""
 
-    def start(self, run: RunInfo) -> None: ...
+    def start(self, run: RunInfo) -> None:
+        """Called once, before anything is logged."""
+        ...
 
-    def log(self, step: int, metrics: Mapping[str, float]) -> None: ...
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """The numbers of a step. 0 is the evaluation before the first one."""
+        ...
 
-    def log_samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None: ...
+    def log_samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Completions of a step, every `run.log_samples_every` steps: `split`, `id`, `prompt`, `completion`, `answer`, `reward`, …"""
+        ...
 
-    def finish(self, status: Literal["done", "failed", "interrupted"]) -> None: ...
+    def finish(self, status: Literal["done", "failed", "interrupted"]) -> None:
+        """Called once, after the last row; also after a failure."""
+        ...
 
 
 @runtime_checkable

@@ -135,7 +135,9 @@ PauseMode = Literal["abort", "retract", "keep"]
 class RolloutEngine(Protocol):
     """Built as `Engine(options, context)`. Nothing is loaded before `start`."""
 
-    async def start(self) -> None: ...
+    async def start(self) -> None:
+        """Load the model. Called once, after the train engine's `setup`."""
+        ...
 
     async def generate(self, request: GenerateRequest) -> list[Completion]:
         """`request.n` completions, in order. Many calls may be in flight; each returns as soon as its own are done.
@@ -150,13 +152,21 @@ class RolloutEngine(Protocol):
         """
         ...
 
-    async def resume(self) -> None: ...
+    async def resume(self) -> None:
+        """Go on after `pause`."""
+        ...
 
-    async def abort(self, request_id: str) -> None: ...
+    async def abort(self, request_id: str) -> None:
+        """Take back one request: it returns what there is (finish_reason abort). Others go on."""
+        ...
 
-    async def begin_update(self) -> None: ...
+    async def begin_update(self) -> None:
+        """New weights come now: no token is decoded until `end_update`. What is in flight stays."""
+        ...
 
-    async def update(self, tensors: Sequence[tuple[str, Any]]) -> None: ...
+    async def update(self, tensors: Sequence[tuple[str, Any]]) -> None:
+        """Some of the weights, by their Hugging Face names, in one of any number of calls between `begin_update` and `end_update`."""
+        ...
 
     async def end_update(self, version: int) -> None:
         """Tokens sampled from here on carry `version`."""
@@ -166,7 +176,9 @@ class RolloutEngine(Protocol):
         """`core_rl.fingerprint.fingerprint` of the weights that are served."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Give back memory, processes and ports; also after a `start` that failed half-way."""
+        ...
 
     def stats(self) -> Mapping[str, float]:
         """Counters since the last call: tokens, prefill and decode seconds, mean running sequences."""

@@ -111,7 +111,9 @@ class TrainContext:
 class TrainEngine(Protocol):
     """Built as `Engine(options, context)`. Nothing is loaded before `setup`."""
 
-    def setup(self) -> None: ...
+    def setup(self) -> None:
+        """Load the model and make the optimizer."""
+        ...
 
     def forward(
         self,
@@ -144,17 +146,25 @@ class TrainEngine(Protocol):
         """Everything that `load` needs to go on exactly: weights, optimizer, schedule, RNG. `path` is an empty folder."""
         ...
 
-    def load(self, path: Path) -> None: ...
+    def load(self, path: Path) -> None:
+        """What `save` wrote, after `setup`."""
+        ...
 
     def save_hf(self, path: Path) -> None:
         """The current weights, config and tokenizer as a folder that `from_pretrained` loads."""
         ...
 
-    def offload(self) -> None: ...
+    def offload(self) -> None:
+        """Move weights and the optimizer's state off the device, to leave its memory to others."""
+        ...
 
-    def onload(self) -> None: ...
+    def onload(self) -> None:
+        """Move them back; nothing has changed."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give back memory and processes; also after a `setup` that failed half-way."""
+        ...
 
     def describe(self) -> Mapping[str, Any]:
         """Facts for the manifest: parameters, device, dtype, …"""
