@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from core_rl.cli import plugins_check, plugins_lock
+from core_rl.cli import plugins_check, plugins_lock, plugins_new
 from core_rl.kinds import KINDS
 from core_rl.plugins.catalogue import Catalogue, Found
 from core_rl.plugins.distributions import Broken
@@ -26,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plugins_check.add_arguments(checking)
     text = "write down which plugins are installed, for --locked"
     plugins_lock.add_arguments(actions.add_parser("lock", help=text, description=text))
+    text = "write a new plugin: a distribution of your own with a working example of its kind"
+    plugins_new.add_arguments(actions.add_parser("new", help=text, description=text))
     for action in (listing, showing, checking):
         action.add_argument("--allow", action="append", metavar="PLUGIN", help="see only these plugins; * stands for anything")
         action.add_argument("--block", action="append", metavar="PLUGIN", default=[], help="do not see these plugins")
@@ -34,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.action == "lock":
         return plugins_lock.run(args)
+    if args.action == "new":
+        return plugins_new.run(args)
     catalogue = Catalogue.discover(allow=args.allow, block=args.block)
     if args.action == "list":
         return _list(catalogue, args.kind, as_json=args.json)
