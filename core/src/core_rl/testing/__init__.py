@@ -53,11 +53,12 @@ __all__ = [
     "sample",
 ]
 
+if not TYPE_CHECKING:  # a type checker would take any name for one of ours
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
-    import importlib
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        import importlib
 
-    return getattr(importlib.import_module(_ELSEWHERE.get(name, "core_rl.testing.conformance")), name)
+        return getattr(importlib.import_module(_ELSEWHERE.get(name, "core_rl.testing.conformance")), name)
