@@ -22,6 +22,8 @@ from core_rl.plugins.references import load_reference
 from core_rl.plugins.selectors import CORE, canonical
 from core_rl.suggest import did_you_mean
 
+NO_SUMMARY = "has no summary"
+
 
 def findings(plugin: Plugin) -> list[str]:
     """Everything that is wrong with a loaded plugin, a line each. It imports the targets, which may be heavy.
@@ -117,4 +119,4 @@ def word_findings(_: str, component: Component) -> Iterator[str]:
             if name not in CAPABILITIES:
                 yield f"{word} {name!r}, which is no capability of core-rl{did_you_mean(name, CAPABILITIES)}"
     if not component.summary:
-        yield "has no summary"
+        yield NO_SUMMARY

@@ -10,6 +10,7 @@ import attrs
 import torch
 
 from core_rl.testing.batches import random_batch
+from core_rl.testing.kit.check import UnmetError
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
@@ -104,4 +105,4 @@ def declared(needs: frozenset[str]) -> Iterator[None]:
             raise
         field = str(error).split("'")[1]
         message = f"it reads {field!r}, which is not in every batch: declare what gives it in `needs` of the component (now {sorted(needs)})"
-        raise AssertionError(message) from error
+        raise UnmetError(message) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core_rl.roles.parts import ProgressLogger, RunInfo
-from core_rl.testing.kit.check import checks, expect, listed
+from core_rl.testing.kit.check import UnmetError, checks, expect, listed
 
 if TYPE_CHECKING:
     from core_rl.testing.kit.subject import Subject
@@ -51,8 +51,8 @@ def odd_numbers(subject: Subject) -> None:
     with _quiet(subject) as folder:
         logger = subject.build()
         logger.start(_info(folder))
-        logger.log(0, METRICS)
-        logger.log(1, ODD)
+        logger.log(0, dict(METRICS))
+        logger.log(1, dict(ODD))
         logger.log(2, {})
         logger.log(3, {"new/name": 1.0})
         logger.finish("done")
@@ -69,7 +69,7 @@ def odd_samples(subject: Subject) -> None:
             {**ROW, "completion": "x" * 100_000},
             {**ROW, "answer": {"nested": [1, 2]}, "completion": "[red]not markup[/]\x1b[0m\x00"},
         ]
-        logger.log(1, METRICS)
+        logger.log(1, dict(METRICS))
         logger.log_samples(1, rows)
         logger.log_samples(1, [])
         logger.finish("done")
@@ -82,8 +82,8 @@ def resume(subject: Subject) -> None:
         logger = subject.build()
         logger.start(_info(folder, resumed_from=2))
         for step in (3, 4, 5):
-            logger.log(step, METRICS)
-            logger.log_samples(step, [ROW])
+            logger.log(step, dict(METRICS))
+            logger.log_samples(step, [dict(ROW)])
         logger.finish("done")
 
 
@@ -108,7 +108,7 @@ def unusable_folder(subject: Subject) -> None:
                 pass
             except BaseException as error:
                 message = f"it raised {type(error).__name__}, which ends the run; expected an Exception"
-                raise AssertionError(message) from error
+                raise UnmetError(message) from error
 
 
 def leaves_what_it_gets(subject: Subject) -> None:
@@ -137,15 +137,15 @@ def _run(subject: Subject, folder: Path, *, steps: Sequence[int], status: Any) -
         if isinstance(logger, ProgressLogger):
             logger.progress("rollout", 1, 2)
             logger.progress("rollout", 2, 2)
-        logger.log(step, METRICS)
-        logger.log_samples(step, [ROW, {**ROW, "split": "eval"}])
+        logger.log(step, dict(METRICS))
+        logger.log_samples(step, [dict(ROW), {**ROW, "split": "eval"}])
     logger.finish(status)
 
 
 def _start_and_log(logger: Any, folder: Path) -> None:
     logger.start(_info(folder))
-    logger.log(1, METRICS)
-    logger.log_samples(1, [ROW])
+    logger.log(1, dict(METRICS))
+    logger.log_samples(1, [dict(ROW)])
 
 
 def _info(folder: Path, *, resumed_from: int | None = None) -> RunInfo:

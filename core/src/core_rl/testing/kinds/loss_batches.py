@@ -10,6 +10,7 @@ import torch
 
 from core_rl.objective_extras import before_step
 from core_rl.testing.batches import in_double, random_batch
+from core_rl.testing.kit.check import UnmetError
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
@@ -111,7 +112,7 @@ def _forward(one: Case, batch: PackedBatch, weights: Weights) -> torch.Tensor:
     field = one.batch.token_fields.get("ref_logprobs") if weights == "reference" else one.outputs["logprobs"]
     if field is None:
         message = "its `prepare` asks for the reference's log-probabilities: declare ref_logprobs in `needs`"
-        raise AssertionError(message)
+        raise UnmetError(message)
     if batch.tokens.equal(one.batch.tokens):
         return field.detach()
     some = -0.1 - (0.37 * batch.tokens.double()) % 2.0  # other sequences, such as completions of another row's prompt

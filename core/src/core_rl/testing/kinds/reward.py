@@ -15,7 +15,7 @@ import attrs
 
 from core_rl.errors import UserError
 from core_rl.roles.scoring import RewardOutcome
-from core_rl.testing.kit.check import checks, expect, not_judged, shown
+from core_rl.testing.kit.check import UnmetError, checks, expect, not_judged, shown
 from core_rl.testing.samples import sample
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def odd_input(subject: Subject) -> None:
             continue
         except BaseException as error:
             message = f"{what}: it raised {type(error).__name__}, which ends the run; expected an Exception or a number"
-            raise AssertionError(message) from error
+            raise UnmetError(message) from error
         number = value.value if isinstance(value, RewardOutcome) else value
         expect(_is_number(number), f"{what}: it gave {shown(number)}, expected a number (or an exception)")
 
@@ -111,7 +111,7 @@ def use(subject: Subject) -> None:
 
 def _samples(subject: Subject) -> Sequence[Sample]:
     given: Sequence[Sample] = subject.given.get("samples") or PLAIN
-    return given
+    return copy.deepcopy(given)  # what one check does to them is not told to the next
 
 
 def _score(reward: Any, one: Sample) -> Any:

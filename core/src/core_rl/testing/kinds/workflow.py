@@ -15,7 +15,7 @@ from core_rl.data.sample import Group, Prompt, Sample
 from core_rl.errors import DataError, PromptTooLongError
 from core_rl.hf.tokenizer import load_tokenizer
 from core_rl.roles.rollout import SamplingParams
-from core_rl.testing.kit.check import checks, expect, shown
+from core_rl.testing.kit.check import UnmetError, checks, expect, shown
 from core_rl.testing.rollout_engine.bench import MODEL, RolloutBench
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def too_long(subject: Subject) -> None:
         return
     except DataError as error:
         message = f"it raised {type(error).__name__}, expected PromptTooLongError to go through"
-        raise AssertionError(message) from error
+        raise UnmetError(message) from error
     expect(holds=False, words="samples came back where the engine had no room for the prompt; expected PromptTooLongError")
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Check:
-    """`run` raises `AssertionError`, whose words are what is wrong and what was expected. Its name is the check's, its docstring what holds."""
+    """`run` raises `UnmetError`, whose words are what is wrong and what was expected. Its name is the check's, its docstring what holds."""
 
     run: Callable[[Subject], None]
     provides: str | None = None
@@ -28,6 +28,10 @@ class Check:
         return " ".join((self.run.__doc__ or "").split())
 
 
+class UnmetError(AssertionError):
+    """A check is not met; its words are what is wrong. An `AssertionError` of any other class is the component's own."""
+
+
 class NotJudgedError(Exception):
     """This check says nothing of this component; its words are why."""
 
@@ -38,9 +42,9 @@ def checks(*functions: Callable[[Subject], None]) -> dict[str, Check]:
 
 
 def expect(holds: object, words: str) -> None:
-    """Raises `AssertionError` with these words where it does not hold."""
+    """Raises `UnmetError` with these words where it does not hold."""
     if not holds:
-        raise AssertionError(words)
+        raise UnmetError(words)
 
 
 def not_judged(why: str) -> None:

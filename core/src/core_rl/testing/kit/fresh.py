@@ -10,9 +10,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from core_rl.plugins.selectors import ALLOW_VARIABLE, BLOCK_VARIABLE
+from core_rl.testing.kit.check import UnmetError
 
 
 def fresh_listing() -> dict[str, Any]:
@@ -22,14 +24,27 @@ def fresh_listing() -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=4)
 def _listing(path: tuple[str, ...], *_: Any) -> dict[str, Any]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+    environment = {**_first_environment(), **_lists(), "PYTHONPATH": os.pathsep.join(filter(None, path))}
     command = [sys.executable, "-m", "core_rl.testing.kit.fresh"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)  # noqa: S603 - our own module
     if done.returncode != 0:
         message = f"listing the plugins in a new process failed: {done.stderr.strip()[-500:]}"
-        raise AssertionError(message)
+        raise UnmetError(message)
     listing: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return listing
+
+
+def _first_environment() -> dict[str, str]:
+    """As this process got it: the plugins that are listed here may have changed it since."""
+    try:
+        text = Path("/proc/self/environ").read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        return dict(os.environ)
+    return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
+
+
+def _lists() -> dict[str, str]:
+    return {name: os.environ.get(name, "") for name in (ALLOW_VARIABLE, BLOCK_VARIABLE)}
 
 
 def _load_all() -> dict[str, Any]:

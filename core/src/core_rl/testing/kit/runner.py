@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from core_rl.errors import UserError
-from core_rl.testing.kit.check import Check, NotJudgedError, not_judged
+from core_rl.testing.kit.check import Check, NotJudgedError, UnmetError, not_judged
 
 if TYPE_CHECKING:
     from core_rl.testing.kit.subject import Subject
@@ -64,8 +64,8 @@ def outcome(check: Check, subject: Subject) -> Outcome:
         check.run(subject)
     except NotJudgedError as error:
         return Outcome(check=name, status="not judged", reason=str(error), about=about)
-    except AssertionError as error:
-        return Outcome(check=name, status="failed", reason=str(error) or _origin(error), about=about, error=error)
+    except UnmetError as error:
+        return Outcome(check=name, status="failed", reason=str(error), about=about, error=error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - someone else's component: whatever it raises is a finding
         return Outcome(check=name, status="failed", reason=f"it raised {_origin(error)}", about=about, error=error)
     return Outcome(check=name, status="ok", about=about)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import random
 import sys
@@ -40,14 +41,25 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return [_words(name, before[name], after[name]) for name in before if name in after and before[name] != after[name]]
 
 
+def stir() -> None:
+    """Draw a number from every random state."""
+    random.random()  # noqa: S311 - nothing is kept secret with it
+    for module, draw in (("numpy", "random.random_sample"), ("torch", "rand")):
+        found: Any = sys.modules.get(module)
+        if found is not None and hasattr(found, draw.partition(".")[0]):
+            operator.attrgetter(draw)(found)(1)
+
+
 def restore(before: dict[str, Any]) -> None:
     """As far as the checks that follow need it."""
     os.environ.clear()
     os.environ.update(before["the environment (os.environ)"])
     os.chdir(before["the working directory"])
     sys.path[:] = before["the search path (sys.path)"]
+    random.setstate(before["the random state of `random`"])
     torch: Any = sys.modules.get("torch")
     if torch is not None and "torch's default dtype" in before:
+        torch.set_rng_state(torch.tensor(before["the random state of torch"], dtype=torch.uint8))
         torch.set_default_dtype(before["torch's default dtype"])
         torch.set_num_threads(before["torch's number of threads"])
         torch.set_grad_enabled(before["torch's gradient mode"])

@@ -19,6 +19,7 @@ from core_rl.plugins.build import build_component
 from core_rl.plugins.catalogue import Catalogue
 from core_rl.plugins.references import load_reference
 from core_rl.roles.rollout import Completion, GenerateRequest, RolloutContext, SamplingParams
+from core_rl.testing.kit.check import UnmetError
 
 Result = TypeVar("Result")
 SEED = 5
@@ -144,7 +145,7 @@ class RolloutBench:
             self.measured[check] = max(self.measured.get(check, 0.0), difference)
             if difference > self.logprob_tolerance:
                 message = f"log-probabilities are {difference:.3g} away from the model's, {self.logprob_tolerance:g} is allowed"
-                raise AssertionError(message)
+                raise UnmetError(message)
 
     def logprobs(self, prompt: Sequence[int], tokens: Sequence[int], params: SamplingParams) -> list[float]:
         """Of given tokens: logits over the temperature, then top-k, then top-p; penalties first."""
@@ -174,7 +175,7 @@ def processed(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
 
 def expect(holds: bool, words: str) -> None:
     if not holds:
-        raise AssertionError(words)
+        raise UnmetError(words)
 
 
 async def refused(work: Coroutine[Any, Any, Any], kind: type[BaseException] = RunError) -> str:
@@ -184,4 +185,4 @@ async def refused(work: Coroutine[Any, Any, Any], kind: type[BaseException] = Ru
     except kind as error:
         return str(error)
     message = f"expected {kind.__name__}, and nothing was raised"
-    raise AssertionError(message)
+    raise UnmetError(message)
