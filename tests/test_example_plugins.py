@@ -36,7 +36,7 @@ class Site:
     projects: Path
 
     def run(self, *command: str, cwd: str = ".") -> str:
-        environment = os.environ | {"PYTHONPATH": str(self.packages), "OMP_NUM_THREADS": "1", "NO_PROXY": "127.0.0.1"}
+        environment = os.environ | {"PYTHONPATH": str(self.packages), "OMP_NUM_THREADS": "1"}
         done = subprocess.run(
             [sys.executable, *command], cwd=self.projects / cwd, env=environment, capture_output=True, text=True, check=False
         )
