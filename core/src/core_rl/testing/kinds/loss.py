@@ -207,9 +207,10 @@ def _gradients(subject: Subject, one: Case) -> dict[str, torch.Tensor]:
 
 def _total(subject: Subject, one: Case, scale: torch.Tensor, name: str) -> Callable[[torch.Tensor], torch.Tensor]:
     """A weighted sum of the values in the mask, as a function of one output of the forward pass."""
+    loss = subject.build()
 
     def total(leaf: torch.Tensor) -> torch.Tensor:
-        output = _run(subject, one, **{name: leaf})
+        output = run(loss, one, **{name: leaf})
         return (_values(output).where(one.batch.loss_mask, 0.0) * scale).sum()
 
     return total
@@ -224,10 +225,10 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _some(one: Case, at: torch.Tensor) -> list[int]:
-    """Places of a leaf whose token is in the mask; at most 24."""
+    """Places of a leaf whose token is in the mask; at most 12."""
     width = at[0].numel()
     inside = [place * width + column for place in one.batch.loss_mask.nonzero().flatten().tolist() for column in range(width)]
-    return inside[:: max(1, math.ceil(len(inside) / 24))]
+    return inside[:: max(1, math.ceil(len(inside) / 12))]
 
 
 def _expect_finite(subject: Subject, one: Case, what: str, *, prepare: bool = True) -> None:

@@ -67,8 +67,11 @@ class Subject:
         """The capabilities that it declares, and those of components within its options."""
         from core_rl.plugins.selected import selected
 
-        components = [one.component for _, one in selected(self.selection)]
-        return frozenset[str]().union(*(one.needs for one in components if one is not None))
+        if "needs" not in self._kept:
+            components = [one.component for _, one in selected(self.selection)]
+            self._kept["needs"] = frozenset[str]().union(*(one.needs for one in components if one is not None))
+        needs: frozenset[str] = self._kept["needs"]
+        return needs
 
     def read(self, options: Mapping[str, Any]) -> tuple[Selection | None, list[Problem]]:
         """These options as a run file would have them, and the mistakes in them."""
