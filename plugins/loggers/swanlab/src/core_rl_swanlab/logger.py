@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import signal
 import sys
 import threading
@@ -36,7 +37,7 @@ class SwanLabLogger:
         config = self._config
         id_file = run.dir / _ID_FILE
         known = id_file.read_text(encoding="utf-8").strip() if run.resumed_from is not None and id_file.is_file() else None
-        with _own_handlers():
+        with _own_handlers(), _own_numbers():
             self._run = swanlab.init(
                 mode=config.mode,
                 project=config.project,
@@ -84,6 +85,16 @@ def _own_handlers() -> Iterator[None]:
         sys.excepthook = hook
         if main:
             signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _own_numbers() -> Iterator[None]:
+    """Keep `random` where it stands: SwanLab draws a name, and a run's results are not to depend on its loggers."""
+    before = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(before)
 
 
 def _settings(config: SwanLabConfig) -> Any:
