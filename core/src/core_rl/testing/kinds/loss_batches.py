@@ -28,8 +28,6 @@ _TOKENS = {
     "values": ("values", "returns"),
 }
 """Per-token fields by capability."""
-LEAVES = ("logprobs", "new_entropy", "new_values", "gathered_logprobs")
-"""What the forward pass in progress gives, with its gradient."""
 
 
 @attrs.frozen(kw_only=True)

@@ -17,7 +17,7 @@ import attrs
 from core_rl.config.lookup import Lookup
 from core_rl.config.tree import INVALID, Origin, from_python
 from core_rl.config.walk import Owner, Walker
-from core_rl.errors import PluginError, Problem, UserError
+from core_rl.errors import Problem, UserError
 from core_rl.plugins.build import build_component
 from core_rl.plugins.catalogue import Catalogue
 from core_rl.plugins.selectors import ALLOW_VARIABLE, BLOCK_VARIABLE
@@ -141,11 +141,3 @@ def needs_options(subject: Subject) -> list[str]:
     if cls is None:
         return []
     return [key for key, field in fields_of(cls).items() if field.required and key not in subject.options]
-
-
-def found(subject: Subject) -> bool:
-    """Whether anything has its name."""
-    try:
-        return subject.component is not None
-    except PluginError:
-        return False
