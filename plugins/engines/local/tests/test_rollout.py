@@ -355,3 +355,23 @@ def test_update_refuses_what_does_not_fit():
             await engine.update([(name, torch.zeros(1))])
 
     run(work)
+
+
+def test_what_nobody_waits_for_ends_at_the_next_step():
+    """Also when a step was running as it was given up: none of its sequences goes on."""
+
+    async def work(engine):
+        params = SamplingParams(max_new_tokens=50, ignore_eos=True)
+        left = []
+        for turn in range(20):
+            task = asyncio.ensure_future(engine.generate(GenerateRequest(id=f"x{turn}", prompt_ids=[3], params=params, n=3)))
+            await asyncio.sleep(0.003 * turn / 4)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            (found,) = await engine.generate(
+                GenerateRequest(id=f"y{turn}", prompt_ids=[4], params=SamplingParams(max_new_tokens=3, ignore_eos=True))
+            )
+            left.append((len(found.tokens), len(engine._scheduler.running) + len(engine._scheduler.waiting)))
+        return left
+
+    assert run(work) == [(3, 0)] * 20

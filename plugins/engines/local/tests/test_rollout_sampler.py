@@ -70,6 +70,18 @@ def test_top_p_beyond_the_first_candidates():
     assert np.allclose(np.exp(logprobs), 1 / 2500, rtol=2e-3)
 
 
+def test_rows_of_every_kind_stand_beside_each_other():
+    """Each says what it says alone."""
+    kinds = [{}, {"top_k": 3}, {"top_p": 0.6}, {"temperature": 0.0}, {"top_k": 5, "top_p": 0.8, "temperature": 1.3}]
+    logits = torch.randn(10, 40, generator=torch.Generator().manual_seed(3)) * 2
+    each = [draws(1, SamplingParams(**kinds[row % 5]), seed=row)[0] for row in range(10)]
+    alone = [sample(logits[row : row + 1].clone(), [draw]) for row, draw in enumerate(each)]
+    tokens, logprobs = sample(logits.clone(), each)
+
+    assert tokens == [one[0][0] for one in alone]
+    assert logprobs == pytest.approx([one[1][0] for one in alone], abs=1e-5)
+
+
 def test_greedy_rows_stand_beside_sampled_ones():
     """A greedy row takes the likeliest token with its probability in the model's own distribution."""
     logits = torch.tensor([[0.0, 1.0, 3.0], [0.0, 1.0, 3.0]])

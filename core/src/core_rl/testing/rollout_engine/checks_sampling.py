@@ -34,12 +34,13 @@ async def same_seed(bench: RolloutBench) -> None:
 
 
 async def alone_or_with_others(bench: RolloutBench) -> None:
-    """What else is in flight does not change a sample."""
-    alone = await bench.sample(n=2, seed=11)
-    crowd = await asyncio.gather(
-        bench.sample(n=2, seed=11), *(bench.sample(prompt=PROMPT[: 1 + k % 4], seed=k) for k in range(24))
-    )
-    expect([c.tokens for c in alone] == [c.tokens for c in crowd[0]], "others in flight changed the tokens")
+    """What else is in flight, with whatever sampling options, does not change a sample."""
+    others = [FREE, *(attrs.evolve(FREE, **change) for change in ({"top_k": 3}, {"top_p": 0.7}, {"temperature": 0.7}))]
+    for params in others:
+        alone = await bench.sample(params, n=2, seed=11)
+        crowd = (bench.sample(others[k % 4], prompt=PROMPT[: 1 + k // 4 % 4], seed=k) for k in range(24))
+        among, *_ = await asyncio.gather(bench.sample(params, n=2, seed=11), *crowd)
+        expect([c.tokens for c in alone] == [c.tokens for c in among], f"others in flight changed the tokens, with {params}")
 
 
 async def logprobs(bench: RolloutBench) -> None:

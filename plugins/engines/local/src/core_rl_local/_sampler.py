@@ -54,10 +54,11 @@ def sample(logits: torch.Tensor, draws: Sequence[Draw]) -> tuple[list[int], list
     if len(restricted) == len(draws):
         tokens, logprobs = _restricted(logits, draws, uniform)
     else:
+        where = torch.tensor(restricted, dtype=torch.int64, device=logits.device)
+        theirs = logits[where]  # a copy: what follows overwrites the logits
         tokens, logprobs = _plain(logits, uniform, greedy.to(logits.device))
         if restricted:
-            where = torch.tensor(restricted, device=logits.device)
-            tokens[where], logprobs[where] = _restricted(logits[where], [draws[row] for row in restricted], uniform[where])
+            tokens[where], logprobs[where] = _restricted(theirs, [draws[row] for row in restricted], uniform[where])
     return tokens.tolist(), logprobs.tolist()
 
 

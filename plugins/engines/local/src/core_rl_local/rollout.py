@@ -58,6 +58,7 @@ class LocalRolloutEngine:
             self.module, self._scheduler, self._tokenizer, max_prefill_tokens=self.options.max_prefill_tokens
         )
         self._jobs: dict[str, Job] = {}
+        self._left: list[Job] = []
         self._may_run = asyncio.Event()
         self._may_run.set()
         self._between_steps = asyncio.Lock()
@@ -95,7 +96,7 @@ class LocalRolloutEngine:
         try:
             return await job.future
         except asyncio.CancelledError:
-            self._scheduler.abort(lambda other: other is job)
+            self._left.append(job)  # a step may be running, whose thread has the scheduler
             raise
         finally:
             self._jobs.pop(request.id, None)
@@ -131,6 +132,7 @@ class LocalRolloutEngine:
                 async with self._between_steps:
                     if not self._may_run.is_set():
                         continue
+                    self._drop_left()
                     done = await loop.run_in_executor(self._thread, self._generator.step, self.version)
                 _deliver(done)
         except Exception as error:  # noqa: BLE001 - whatever the model raised belongs to those who wait for it
@@ -140,6 +142,12 @@ class LocalRolloutEngine:
                     job.future.set_exception(error)
         finally:
             self._task = None
+
+    def _drop_left(self) -> None:
+        """What nobody waits for any more. Between two steps."""
+        left, self._left = self._left, []
+        if left:
+            self._scheduler.abort(lambda job: any(job is one for one in left))
 
     async def pause(self, mode: PauseMode = "abort") -> None:
         self._may_run.clear()
