@@ -139,6 +139,20 @@ def test_a_prompt_is_computed_once_for_all_its_samples():
     assert stats["rollout/tokens"] == 8 * 12
 
 
+@pytest.mark.parametrize(("rows", "steps"), [(3, 36), (0.1, 96), (100, 12)])
+def test_fewer_run_at_once_where_the_cache_is_small(rows, steps):
+    """8 sequences of 17 tokens, 256 bytes each, in room for so many rows; one runs in any case."""
+
+    async def work(engine):
+        found = await engine.generate(GenerateRequest(id="a", prompt_ids=[3, 4, 5, 6, 7], params=FREE, n=8))
+        return found, engine.stats()
+
+    found, stats = run(work, cache_gb=rows * 17 * 256 / 1e9)
+
+    assert all(len(one.tokens) == 12 for one in found)
+    assert abs(stats["rollout/steps"] - steps) <= steps / 10 + 3  # the first token of each comes with its prompt
+
+
 def test_a_finished_sequences_row_is_used_again_at_once():
     """One long and many short requests in two rows: the short ones pass through the second row without a gap."""
     long = GenerateRequest(id="long", prompt_ids=[3], params=attrs.evolve(FREE, max_new_tokens=30))

@@ -55,6 +55,11 @@ class Sequence_:  # noqa: N801 - `Sequence` is a type of the standard library
     finish_reason: FinishReason | None = None
 
     @property
+    def longest(self) -> int:
+        """Tokens that it may come to."""
+        return len(self.job.request.prompt_ids) + self.job.max_new_tokens
+
+    @property
     def prefix(self) -> list[int]:
         """What has to be computed before the next token can be sampled."""
         return [*self.job.request.prompt_ids, *self.tokens]
@@ -88,6 +93,8 @@ class Scheduler:
     """`running[r]` is the sequence in row r of the cache."""
 
     max_running: int
+    max_cells: float = float("inf")
+    """Places for tokens in the cache. Every row is as long as the longest may become."""
     waiting: deque[Sequence_] = attrs.field(factory=deque)
     running: list[Sequence_] = attrs.field(factory=list)
 
@@ -106,8 +113,12 @@ class Scheduler:
         """
         admitted: list[list[Sequence_]] = []
         budget = max_tokens
+        longest = max((running.longest for running in self.running), default=0)
         while self.waiting and len(self.running) < self.max_running:
             sequence = self.waiting[0]
+            longest = max(longest, sequence.longest)
+            if self.running and (len(self.running) + 1) * longest > self.max_cells:
+                break
             together = bool(admitted) and _same_prefix(admitted[-1][0], sequence)
             cost = 0 if together or sequence.job.prompt_state is not None else len(sequence.prefix)
             if cost > budget and admitted:

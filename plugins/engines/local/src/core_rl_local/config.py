@@ -27,7 +27,16 @@ class LocalRolloutConfig:
     """Sampling on the train engine's device and weights."""
 
     max_running_sequences: int = attrs.field(
-        default=64, validator=_at_least(1), metadata={"help": "sequences decoded at once; a finished one's place is used again"}
+        default=256,
+        validator=_at_least(1),
+        metadata={"help": "sequences decoded at once; a finished one's place is used again"},
+    )
+    cache_gb: float = attrs.field(
+        default=4.0,
+        validator=attrs.validators.gt(0.0),
+        metadata={
+            "help": "GB of keys and values: where sequences could grow beyond it, fewer are decoded at once, but at least one"
+        },
     )
     max_prefill_tokens: int = attrs.field(
         default=2048, validator=_at_least(1), metadata={"help": "prompt tokens computed at once; a longer prompt goes alone"}

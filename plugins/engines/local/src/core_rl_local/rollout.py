@@ -53,7 +53,8 @@ class LocalRolloutEngine:
         config = self.module.config.get_text_config()
         self._eos_ids = end_ids(getattr(self.module, "generation_config", None), config, self._tokenizer)
         self._context_length = context_length(self.context.model)
-        self._scheduler = Scheduler(self.options.max_running_sequences)
+        cells = self.options.cache_gb * 1e9 / _bytes_per_token(config, getattr(torch, self.context.model.dtype))
+        self._scheduler = Scheduler(self.options.max_running_sequences, cells)
         self._generator = Generator(
             self.module, self._scheduler, self._tokenizer, max_prefill_tokens=self.options.max_prefill_tokens
         )
@@ -220,6 +221,14 @@ class LocalRolloutEngine:
             "rollout/steps": float(counters.decode_steps),
             "rollout/mean_running": counters.decode_rows / max(counters.decode_steps, 1),
         }
+
+
+def _bytes_per_token(config: Any, dtype: torch.dtype) -> int:
+    """Of keys and values in all layers."""
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    found: int = 2 * config.num_hidden_layers * heads * size * dtype.itemsize
+    return found
 
 
 def _deliver(jobs: Iterable[Job]) -> None:
