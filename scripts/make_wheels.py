@@ -8,6 +8,7 @@ SOURCE_DATE_EPOCH, or a fixed one where that is not set.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
@@ -19,8 +20,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "wheelhouse")
+    folder = parser.parse_args().folder
     start = time.monotonic()
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "wheelhouse"
     wheels = build_all(folder)
     width = max(len(wheel.name) for wheel in wheels)
     for wheel in wheels:

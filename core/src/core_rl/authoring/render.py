@@ -112,8 +112,6 @@ def _words(plugin: NewPlugin) -> dict[str, str]:
         "module": plugin.module,
         "Class": plugin.class_name.removesuffix(kind.suffix) + kind.suffix,
         "kind": plugin.kind.replace("-", " "),
-        "kind_option": plugin.kind,
-        "conformance": f"{''.join(word.capitalize() for word in plugin.kind.split('-'))}Conformance",
         "hook": kind.hook,
         "file": kind.module,
         "summary": kind.summary,
