@@ -325,7 +325,8 @@ def test_check_finds_everything(site) -> None:
 
     assert done.returncode == 1
     assert [
-        line.removeprefix("shelf-plugin/shelf_plugin: ").removeprefix("data shelf: ") for line in done.stdout.partition("\n\n")[0].splitlines()
+        line.removeprefix("shelf-plugin/shelf_plugin: ").removeprefix("data shelf: ")
+        for line in done.stdout.partition("\n\n")[0].splitlines()
     ] == [
         "its distribution does not require core-rl: write core-rl>=x,<y",
         "the options class Options is not frozen",
