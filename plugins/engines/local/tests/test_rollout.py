@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import attrs
 import pytest
@@ -13,7 +14,7 @@ from core_rl.hf.spec import ModelSpec
 from core_rl.hf.tokenizer import load_tokenizer
 from core_rl.roles.rollout import GenerateRequest, RolloutContext, SamplingParams
 from core_rl_local.config import LocalRolloutConfig
-from core_rl_local.rollout import LocalRolloutEngine
+from core_rl_local.rollout import LocalRolloutEngine, cache_bytes
 
 SPEC = ModelSpec(
     init="random",
@@ -151,6 +152,15 @@ def test_fewer_run_at_once_where_the_cache_is_small(rows, steps):
 
     assert all(len(one.tokens) == 12 for one in found)
     assert abs(stats["rollout/steps"] - steps) <= steps / 10 + 3  # the first token of each comes with its prompt
+
+
+def test_the_room_for_the_cache(monkeypatch):
+    """What is said; else by the device, and the same every time."""
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=90e9))
+
+    assert cache_bytes(1.5, torch.device("cuda")) == 1.5e9
+    assert cache_bytes(None, torch.device("cuda")) == 30e9
+    assert cache_bytes(None, torch.device("cpu")) == 4e9
 
 
 def test_a_finished_sequences_row_is_used_again_at_once():

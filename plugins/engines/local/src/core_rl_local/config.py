@@ -31,11 +31,12 @@ class LocalRolloutConfig:
         validator=_at_least(1),
         metadata={"help": "sequences decoded at once; a finished one's place is used again"},
     )
-    cache_gb: float = attrs.field(
-        default=4.0,
-        validator=attrs.validators.gt(0.0),
+    cache_gb: float | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.gt(0.0)),
         metadata={
-            "help": "GB of keys and values: where sequences could grow beyond it, fewer are decoded at once, but at least one"
+            "help": "GB of keys and values: where sequences could grow beyond it, fewer are decoded at once, but at least one; null: 4 on "
+            "a CPU, a third of the memory of a GPU"
         },
     )
     max_prefill_tokens: int = attrs.field(

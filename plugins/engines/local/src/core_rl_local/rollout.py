@@ -53,7 +53,8 @@ class LocalRolloutEngine:
         config = self.module.config.get_text_config()
         self._eos_ids = end_ids(getattr(self.module, "generation_config", None), config, self._tokenizer)
         self._context_length = context_length(self.context.model)
-        cells = self.options.cache_gb * 1e9 / _bytes_per_token(config, getattr(torch, self.context.model.dtype))
+        room = cache_bytes(self.options.cache_gb, self.module.device)
+        cells = room / _bytes_per_token(config, getattr(torch, self.context.model.dtype))
         self._scheduler = Scheduler(self.options.max_running_sequences, cells)
         self._generator = Generator(
             self.module, self._scheduler, self._tokenizer, max_prefill_tokens=self.options.max_prefill_tokens
@@ -221,6 +222,17 @@ class LocalRolloutEngine:
             "rollout/steps": float(counters.decode_steps),
             "rollout/mean_running": counters.decode_rows / max(counters.decode_steps, 1),
         }
+
+
+def cache_bytes(gigabytes: float | None, device: torch.device) -> float:
+    """Of all keys and values. Never from what is free: the same run would decode other batches another time."""
+    if gigabytes is not None:
+        return gigabytes * 1e9
+    if device.type == "cuda":
+        import torch
+
+        return torch.cuda.get_device_properties(device).total_memory / 3
+    return 4e9
 
 
 def _bytes_per_token(config: Any, dtype: torch.dtype) -> int:
