@@ -57,6 +57,10 @@ class SamplingParams:
         default=0.0, metadata={"help": "taken from a token's logit once for each time it was generated already"}
     )
 
+    def ends(self, of_the_model: Sequence[int]) -> tuple[int, ...]:
+        """Every token that ends a completion: the model's own, unless they are ignored, and those that are asked for."""
+        return (*(() if self.ignore_eos else of_the_model), *self.stop_token_ids)
+
 
 @attrs.frozen(kw_only=True)
 class GenerateRequest:

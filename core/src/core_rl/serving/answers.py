@@ -1,15 +1,35 @@
-"""Is what a server answered what was asked for?"""
+"""What servers answer, in our words; and is it what was asked for?"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
+from core_rl.data.sample import FinishReason, VersionSpan
 from core_rl.errors import UserError
 from core_rl.serving.replica import ServerLostError
 
 if TYPE_CHECKING:
     from core_rl.roles.rollout import Completion, GenerateRequest, ScoreRequest
+
+
+def finish_reason(word: str, kind: str) -> FinishReason:
+    """Raises `ServerLostError` for an end that is none, of a server that is broken."""
+    if word not in ("stop", "length", "abort"):
+        message = f"{kind} ended a sequence with {word!r}"
+        raise ServerLostError(message)
+    return cast("FinishReason", word)
+
+
+def version_number(label: str) -> int | None:
+    """None for the weights that the server was started with, and for a label of someone else's."""
+    return int(label) if label.isdigit() else None
+
+
+def version_spans(rows: Iterable[Mapping[str, Any]] | None) -> list[VersionSpan]:
+    """Of `weight_versions`, as vLLM and SGLang have them; the weights of the start are version 0."""
+    return [VersionSpan(version=version_number(row["version"]) or 0, start=row["start"], end=row["end"]) for row in rows or ()]
 
 
 def checked(request: GenerateRequest, completions: list[Completion]) -> list[Completion]:

@@ -38,6 +38,13 @@ def own_options(args: Mapping[str, Any], ours: Collection[str]) -> dict[str, Any
     return {name.replace("-", "_"): value for name, value in args.items()}
 
 
+def has_gpu() -> bool:
+    """Servers give their memory back on GPUs alone."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def check_names(given: Iterable[str], known: Iterable[str], engine: str) -> None:
     """Raises `UserError` for names that this version of an engine does not have: `engine` is `vLLM 0.32`."""
     names = sorted(known)

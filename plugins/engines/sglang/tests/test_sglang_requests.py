@@ -7,6 +7,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import attrs
 import pytest
 import torch
 
@@ -16,7 +17,7 @@ from core_rl.roles.rollout import GenerateRequest, RolloutContext, SamplingParam
 from core_rl.serving.replica import ServerLostError
 from core_rl.weights.segment import Segment
 from core_rl_sglang import _calls, _worker
-from core_rl_sglang._sampling import body, completion, request_ids, scores, seed
+from core_rl_sglang._sampling import body, completion, request_ids, scores
 from core_rl_sglang.arguments import as_flags, server_arguments
 from core_rl_sglang.config import SglangConfig
 from core_rl_sglang.extension import HOOKS
@@ -48,7 +49,8 @@ def test_every_sampling_option_is_sent():
 
 def test_seeds_of_samples_differ():
     """Also those of neighbouring requests; all are what SGLang takes."""
-    seeds = {seed(one, sample) for one in range(50) for sample in range(50)}
+    sent = [body(attrs.evolve(request(n=50), seed=one), **FACTS)["sampling_params"] for one in range(50)]
+    seeds = {params["sampling_seed"] for samples in sent for params in samples}
 
     assert len(seeds) == 2500
     assert all(0 <= one < 2**63 for one in seeds)

@@ -12,10 +12,11 @@ from aiohttp import web
 from core_rl.errors import PluginError, PromptTooLongError, UserError
 from core_rl.hf.spec import ModelSpec
 from core_rl.roles.rollout import GenerateRequest, RolloutContext, SamplingParams, ScoreRequest
+from core_rl.serving.answers import version_number
 from core_rl.serving.options import check_names
 from core_rl.serving.replica import ServerLostError
 from core_rl_vllm._inline import VllmInline
-from core_rl_vllm._sampling import completion, sampling_params, scores, version_number
+from core_rl_vllm._sampling import completion, sampling_params, scores
 from core_rl_vllm._server import VllmServer
 from core_rl_vllm.arguments import as_flags, engine_arguments
 from core_rl_vllm.config import VllmConfig

@@ -84,11 +84,11 @@ class LocalRolloutEngine:
 
     async def generate(self, request: GenerateRequest) -> list[Completion]:
         self._check_alive()
-        most, params = request.most_new_tokens(self._context_length), request.params
+        most = request.most_new_tokens(self._context_length)
         job = Job(
             request=request,
             max_new_tokens=most,
-            end_ids=(*(() if params.ignore_eos else self._eos_ids), *params.stop_token_ids),
+            end_ids=request.params.ends(self._eos_ids),
             future=asyncio.get_running_loop().create_future(),
         )
         self._scheduler.submit(job)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from core_rl.data.sample import FinishReason, VersionSpan
 from core_rl.roles.rollout import Completion, GenerateRequest, ScoreRequest, Scores
+from core_rl.seeds import derive
+from core_rl.serving.answers import finish_reason, version_spans
 from core_rl.serving.replica import ServerLostError
-
-_REASONS = {"stop": "stop", "length": "length", "abort": "abort"}
 
 
 def request_ids(request_id: str, n: int) -> list[str]:
@@ -28,28 +26,21 @@ def body(request: GenerateRequest, *, end_ids: Sequence[int], context_length: in
     return {
         "rid": request_ids(request.id, request.n),
         "input_ids": [list(request.prompt_ids)] * request.n,
-        "sampling_params": [{**shared, "sampling_seed": seed(request.seed, sample)} for sample in range(request.n)],
+        "sampling_params": [{**shared, "sampling_seed": derive(request.seed, sample)} for sample in range(request.n)],
         "return_logprob": True,
     }
-
-
-def seed(request_seed: int, sample: int) -> int:
-    """Of one sample: neighbouring seeds share none."""
-    digest = hashlib.blake2b(f"{request_seed}/{sample}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest) >> 1
 
 
 def sampling_params(request: GenerateRequest, *, end_ids: Sequence[int], context_length: int) -> dict[str, Any]:
     """SGLang's `SamplingParams`, without the seed."""
     most, params = request.most_new_tokens(context_length), request.params
-    ends = [*(() if params.ignore_eos else end_ids), *params.stop_token_ids]
     found: dict[str, Any] = {
         "temperature": params.temperature,
         "top_p": params.top_p,
         "top_k": -1 if params.top_k is None else params.top_k,
         "max_new_tokens": most,
         "min_new_tokens": min(params.min_new_tokens, most),
-        "stop_token_ids": list(dict.fromkeys(ends)),
+        "stop_token_ids": list(dict.fromkeys(params.ends(end_ids))),
         "ignore_eos": params.ignore_eos,
         "frequency_penalty": params.frequency_penalty,
         "no_stop_trim": True,
@@ -62,27 +53,14 @@ def sampling_params(request: GenerateRequest, *, end_ids: Sequence[int], context
 def completion(request: GenerateRequest, answer: Mapping[str, Any]) -> Completion:
     """From one entry of the answer to `/generate`. SGLang says log-probabilities of the whole distribution where one token is left."""
     about = answer["meta_info"]
-    reason = _REASONS.get(str(about["finish_reason"]["type"]))
-    if reason is None:
-        message = f"SGLang ended a sequence with {about['finish_reason']!r}"
-        raise ServerLostError(message)
     entries = about.get("output_token_logprobs") or ()
     certain = request.params.top_k == 1 and request.params.temperature > 0
-    spans = [
-        VersionSpan(version=version_number(span["version"]) or 0, start=span["start"], end=span["end"])
-        for span in about.get("weight_versions") or ()
-    ]
     return Completion(
         tokens=[entry[1] for entry in entries],
         logprobs=[0.0 if certain else entry[0] for entry in entries],
-        finish_reason=cast("FinishReason", reason),
-        versions=spans if entries else (),
+        finish_reason=finish_reason(str(about["finish_reason"]["type"]), "SGLang"),
+        versions=version_spans(about.get("weight_versions")) if entries else (),
     )
-
-
-def version_number(label: str) -> int | None:
-    """None for the weights that the server was started with, and for a label of someone else's."""
-    return int(label) if label.isdigit() else None
 
 
 def scoring_body(request: ScoreRequest) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core_rl.errors import RunError, UserError
-from core_rl.serving.answers import at_temperature_one
+from core_rl.serving.answers import at_temperature_one, version_number
 from core_rl.serving.replica import ServerLostError
 from core_rl.serving.server import HttpServer
 from core_rl_sglang import _calls
-from core_rl_sglang._sampling import body, completion, request_ids, scores, scoring_body, version_number
+from core_rl_sglang._sampling import body, completion, request_ids, scores, scoring_body
 
 if TYPE_CHECKING:
     from core_rl.roles.rollout import Completion, GenerateRequest, PauseMode, ScoreRequest, Scores

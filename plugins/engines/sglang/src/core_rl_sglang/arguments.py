@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from core_rl.errors import UserError
-from core_rl.serving.options import check_names, own_options
+from core_rl.serving.options import check_names, has_gpu, own_options
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +35,7 @@ def server_arguments(options: SglangConfig, context: RolloutContext, folder: str
         "trust_remote_code": context.model.trust_remote_code,
         "context_length": longest + _RESERVED,
     }
-    if options.sleep and _has_gpu():
+    if options.sleep and has_gpu():
         found |= {"enable_memory_saver": True, "enable_weights_cpu_backup": True}
     return found | given
 
@@ -69,10 +69,3 @@ def _flag(action: argparse.Action, name: str, value: Any) -> Iterable[str]:
     if isinstance(value, list | tuple):
         return [flag, *(str(each) for each in value)]
     return [flag, json.dumps(value) if isinstance(value, Mapping) else str(value)]
-
-
-def _has_gpu() -> bool:
-    """Memory is given back on GPUs alone."""
-    import torch
-
-    return torch.cuda.is_available()

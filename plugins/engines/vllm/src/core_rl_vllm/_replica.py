@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from core_rl.errors import RunError
-from core_rl.serving.answers import at_temperature_one
-from core_rl_vllm._sampling import scores, version_number
+from core_rl.serving.answers import at_temperature_one, version_number
+from core_rl_vllm._sampling import scores
 
 if TYPE_CHECKING:
     from core_rl.roles.rollout import PauseMode, ScoreRequest, Scores

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from core_rl.data.sample import FinishReason, VersionSpan
 from core_rl.roles.rollout import Completion, GenerateRequest, ScoreRequest, Scores
-from core_rl.serving.replica import ServerLostError
-
-INITIAL = "default"
-"""What vLLM calls the weights that it was started with."""
-_REASONS = {"stop": "stop", "length": "length", "abort": "abort"}
+from core_rl.serving.answers import finish_reason, version_spans
 
 
 def sampling_params(request: GenerateRequest, *, end_ids: Sequence[int], context_length: int) -> dict[str, Any]:
@@ -21,7 +16,6 @@ def sampling_params(request: GenerateRequest, *, end_ids: Sequence[int], context
         PromptTooLongError: the prompt leaves no room in the context.
     """
     most, params = request.most_new_tokens(context_length), request.params
-    ends = [*(() if params.ignore_eos else end_ids), *params.stop_token_ids]
     found: dict[str, Any] = {
         "n": request.n,
         "temperature": params.temperature,
@@ -29,7 +23,7 @@ def sampling_params(request: GenerateRequest, *, end_ids: Sequence[int], context
         "top_k": params.top_k or 0,
         "max_tokens": most,
         "min_tokens": min(params.min_new_tokens, most),
-        "stop_token_ids": list(dict.fromkeys(ends)),
+        "stop_token_ids": list(dict.fromkeys(params.ends(end_ids))),
         "ignore_eos": True,  # the ids that end a sequence are all named
         "frequency_penalty": params.frequency_penalty,
         "logprobs": 0,  # of the sampled token alone
@@ -42,23 +36,12 @@ def sampling_params(request: GenerateRequest, *, end_ids: Sequence[int], context
 
 def completion(choice: Mapping[str, Any]) -> Completion:
     """From a choice with `token_ids`, `logprobs` (one number for each), `finish_reason` and `weight_versions`."""
-    tokens = list(choice["token_ids"] or ())
-    reason = _REASONS.get(str(choice["finish_reason"]))
-    if reason is None:
-        message = f"vLLM ended a sequence with {choice['finish_reason']!r}"
-        raise ServerLostError(message)
-    spans = [
-        VersionSpan(version=version_number(span["version"]) or 0, start=span["start"], end=span["end"])
-        for span in choice["weight_versions"] or ()
-    ]
     return Completion(
-        tokens=tokens, logprobs=list(choice["logprobs"]), finish_reason=cast("FinishReason", reason), versions=spans
+        tokens=list(choice["token_ids"] or ()),
+        logprobs=list(choice["logprobs"]),
+        finish_reason=finish_reason(str(choice["finish_reason"]), "vLLM"),
+        versions=version_spans(choice["weight_versions"]),
     )
-
-
-def version_number(label: str) -> int | None:
-    """None for the weights that the server was started with, and for a label of someone else's."""
-    return int(label) if label.isdigit() else None
 
 
 def scoring_params(request: ScoreRequest) -> dict[str, Any]:

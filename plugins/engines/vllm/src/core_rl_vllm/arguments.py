@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from core_rl.serving.options import own_options
+from core_rl.serving.options import has_gpu, own_options
 
 if TYPE_CHECKING:
     from core_rl.roles.rollout import RolloutContext
@@ -40,7 +40,7 @@ def engine_arguments(options: VllmConfig, context: RolloutContext, folder: str) 
         found["max_model_len"] = context.model.max_length
     if options.lora_adapter is not None:
         found["enable_lora"] = True
-    if options.sleep and _has_gpu():
+    if options.sleep and has_gpu():
         found["enable_sleep_mode"] = True
     return found | given
 
@@ -61,10 +61,3 @@ def as_flags(arguments: Mapping[str, Any]) -> list[str]:
         else:
             flags += [f"--{flag}", str(value)]
     return flags
-
-
-def _has_gpu() -> bool:
-    """vLLM refuses to sleep on a CPU, where there is nothing to give."""
-    import torch
-
-    return torch.cuda.is_available()
