@@ -6,7 +6,7 @@ import json
 import keyword
 import re
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
+from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
@@ -58,8 +58,8 @@ def checked(name: str, kind: str) -> NewPlugin:
     return plugin
 
 
-def write(plugin: NewPlugin, folder: Path) -> list[Path]:
-    """The files, as they were written.
+def write(plugin: NewPlugin, folder: Path) -> dict[str, str]:
+    """The files that were written, by their path in the folder.
 
     Raises:
         UserError: there is something in the folder already, or it cannot be written.
@@ -67,23 +67,22 @@ def write(plugin: NewPlugin, folder: Path) -> list[Path]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         message = f"plugins new: {folder} is there already and is not empty; nothing was written"
         raise UserError(message)
-    written = []
+    files = rendered(plugin)
     try:
-        for path, text in rendered(plugin).items():
+        for path, text in files.items():
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-            written.append(target)
     except OSError as error:
         message = f"plugins new: cannot write {error.filename or folder}: {error.strerror}"
         raise UserError(message) from error
-    return written
+    return files
 
 
 def rendered(plugin: NewPlugin) -> dict[str, str]:
     """Every file of the distribution, by its path. The templates of a kind stand over those that all have."""
     words = _words(plugin)
-    root = files("core_rl.authoring") / "templates"
+    root = resources.files("core_rl.authoring") / "templates"
     found: dict[str, str] = {}
     for folder in ("common", plugin.kind):
         for path, text in _templates(root / folder):

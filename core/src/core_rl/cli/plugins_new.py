@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     plugin = checked(args.name, args.kind)
     folder = Path(plugin.distribution) if args.dir is None else args.dir
     files = write(plugin, folder)
-    lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files if file.suffix == ".py")
+    lines = sum(len(text.splitlines()) for path, text in files.items() if path.endswith(".py"))
     print(f"{folder}: the {plugin.kind} {plugin.component}, {len(files)} files, {lines} lines of Python. It works as it is:")
     print(f"    cd {folder}")
     print("    pip install -e '.[test]'")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pytest
 
@@ -30,14 +30,9 @@ class RolloutEngineConformance(ComponentConformance, kind="rollout_engine"):
     cannot meet is an expected failure with its reason, which fails once it is met.
     """
 
-    component: ClassVar[str]
-    options: ClassVar[Mapping[str, Any]] = {}
     dtype: ClassVar[Literal["float32", "bfloat16"]] = "float32"
     model: ClassVar[ModelSpec] = MODEL
     """`UNTIED` has an output layer of its own."""
-    expected_failures: ClassVar[Mapping[str, str]] = {}
-    """Reasons, by the name of a check."""
-
     _fixed = FIXED | {"bench", "make_bench"}
 
     @classmethod

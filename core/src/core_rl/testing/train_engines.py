@@ -53,7 +53,6 @@ class TrainEngineConformance(ComponentConformance, kind="train_engine"):
     Checks cannot be overridden. One that the engine cannot meet is an expected failure with its reason, which fails once it is met.
     """
 
-    component: ClassVar[str]
     options: ClassVar[Mapping[str, Any]] = {}
     """What the suite sets itself (optimizer, budget, clipping) is refused here."""
     world_sizes: ClassVar[Sequence[int]] = (1,)

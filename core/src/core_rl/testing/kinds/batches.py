@@ -10,7 +10,7 @@ import attrs
 import torch
 
 from core_rl.testing.batches import random_batch
-from core_rl.testing.kit.check import UnmetError
+from core_rl.testing.kit.check import UnmetError, expect
 
 if TYPE_CHECKING:
     from core_rl.data.batch import PackedBatch
@@ -93,6 +93,15 @@ def written(batch: PackedBatch, before: dict[str, torch.Tensor]) -> list[str]:
         for name, value in copies(batch).items()
         if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(before[name]))
     ]
+
+
+@contextmanager
+def left_alone(batch: PackedBatch) -> Iterator[None]:
+    """What is done inside must write nothing into the batch."""
+    before = copies(batch)
+    yield
+    changed = written(batch, before)
+    expect(not changed, f"it writes into {', '.join(changed)}: compute new tensors")
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def same_rows(subject: Subject) -> None:
 
 
 def both_splits(subject: Subject) -> None:
-    """The split `eval` has rows too, none of which is in `train`; or it raises `DataError`, which says what to set."""
+    """The split `eval` has rows too, the same at every look; or it raises `DataError`, which says what to set."""
     try:
         held_out = _data(subject).load("eval", _SEED)
     except DataError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from core_rl.testing.kinds import batches
 from core_rl.testing.kinds.batches import close, declared
 from core_rl.testing.kinds.loss_batches import Case, case, prepared, run
 from core_rl.testing.kit.check import expect, shown
@@ -111,13 +112,4 @@ def expect_same_metrics(whole: LossOutput, outputs: list[LossOutput]) -> None:
 
 
 def copies(one: Case) -> dict[str, torch.Tensor]:
-    batch = one.batch
-    layout = {
-        "tokens": batch.tokens,
-        "cu_seqlens": batch.cu_seqlens,
-        "positions": batch.positions,
-        "loss_mask": batch.loss_mask,
-    }
-    return {
-        name: value.clone() for name, value in {**layout, **batch.token_fields, **batch.sequence_fields, **one.outputs}.items()
-    }
+    return batches.copies(one.batch) | {name: value.clone() for name, value in one.outputs.items()}

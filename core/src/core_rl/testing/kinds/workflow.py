@@ -92,7 +92,7 @@ def same_seed(subject: Subject) -> None:
 
 def aborted(subject: Subject) -> None:
     """A completion that is taken back half-way ends its sample, without an endless number of requests."""
-    engine = Watched(_bench(subject).engine, abort=True)
+    engine = Watched(_bench(subject).engine, cuts=True)
     found = _run(subject, _prompts(subject)[0], n=2, engine=engine)
     expect(len(found) == 2, f"n=2 gave {len(found)} samples")
     expect(engine.calls <= 64, f"it made {engine.calls} requests after completions were taken back")
@@ -139,7 +139,7 @@ class Watched:
     """The engine, or one that answers as badly as an engine may."""
 
     engine: Any
-    abort: bool = attrs.field(default=False, kw_only=True)
+    cuts: bool = attrs.field(default=False, kw_only=True)
     hang: bool = attrs.field(default=False, kw_only=True)
     too_long: bool = attrs.field(default=False, kw_only=True)
     calls: int = attrs.field(default=0, init=False)
@@ -152,10 +152,11 @@ class Watched:
             message = f"prompt {request.id}: no room"
             raise PromptTooLongError(message)
         completions: list[Completion] = await self.engine.generate(request)
-        return [_cut(one) for one in completions] if self.abort else completions
+        return [_cut(one) for one in completions] if self.cuts else completions
 
-    async def abort_request(self, request_id: str) -> None:
-        await self.engine.abort(request_id)
+    async def abort(self, request_id: str) -> None:
+        if self.engine is not None:
+            await self.engine.abort(request_id)
 
     def stats(self) -> dict[str, float]:
         return {}
