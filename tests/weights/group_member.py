@@ -1,4 +1,7 @@
-"""One member of a weight group, run by itself: python group_member.py RANK PORT. Rank 0 sends, the other says what it got."""
+"""One member of weight groups, run by itself: python group_member.py RANK PORT. Rank 0 sends, the other says what it got.
+
+Each line of its input names a group to join and the updates to pass through it: `first 1 2 3`. It says `left first` when that is done.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,12 @@ def weights(update):
 
 def main():
     rank, port = int(sys.argv[1]), int(sys.argv[2])
-    for name, updates in (("first", (1, 2, 3)), ("second", (4,))):
+    for line in sys.stdin:
+        name, *updates = line.split()
         place = GroupPlace(address="127.0.0.1", port=port, rank=rank, world_size=2, name=name, backend="gloo", timeout_s=60.0)
         group = join(place)
         assert not dist.is_initialized()  # whatever group a process has of its own is its own
-        for update in updates:
+        for update in map(int, updates):
             for bucket in buckets(iter(weights(update).items()), 500):
                 if rank == 0:
                     send(group, bucket, device=CPU)
@@ -42,6 +46,7 @@ def main():
                     print(name, update, len(bucket), flush=True)
         leave(group)
         del group
+        print("left", name, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
+
+from core_rl.ports import free_port
 
 MEMBER = Path(__file__).with_name("group_member.py")
 
@@ -15,22 +16,40 @@ def test_what_is_received_is_what_was_sent():
 
     The members check the values; what they print is what arrived.
     """
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = free_port()
     members = [
         subprocess.Popen(
             [sys.executable, "-W", "error", str(MEMBER), str(rank), str(port)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
         for rank in range(2)
     ]
-    sender, receiver = [member.communicate()[0] for member in members]
+    # The store at the port goes with the sender's group: a receiver that joined sooner would join that one.
+    said = [passed(members, "first", (1, 2, 3)), passed(members, "second", (4,))]
+    rest = [member.communicate()[0] for member in members]
 
-    assert [member.returncode for member in members] == [0, 0], sender + receiver
-    expected = [
-        (name, update, count) for name, update in zip(["first"] * 3 + ["second"], [1, 2, 3, 4], strict=True) for count in (1, 4)
+    assert [member.returncode for member in members] == [0, 0], (said, rest)
+    assert said == [
+        [["left first"], [f"first {update} {count}" for update in (1, 2, 3) for count in (1, 4)] + ["left first"]],
+        [["left second"], ["second 4 1", "second 4 4", "left second"]],
     ]
-    assert [(line.split()[0], int(line.split()[1]), int(line.split()[2])) for line in receiver.splitlines()] == expected
+
+
+def passed(members, name, updates):
+    """What each member said of these updates, up to the end of the group."""
+    for member in members:
+        member.stdin.write(" ".join([name, *map(str, updates)]) + "\n")
+        member.stdin.flush()
+    return [said_until(member, f"left {name}") for member in members]
+
+
+def said_until(member, last):
+    said = []
+    for line in member.stdout:
+        said.append(line.rstrip("\n"))
+        if said[-1] == last:
+            break
+    return said
