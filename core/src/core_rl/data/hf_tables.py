@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from core_rl.errors import DataError, PluginError
-from core_rl.suggest import did_you_mean
+from core_rl.suggest import did_you_mean, nearest
 
 _READERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv", ".arrow": "arrow"}
 _SAVED = ("dataset_info.json", "dataset_dict.json")  # what save_to_disk leaves in a folder
@@ -36,7 +36,10 @@ def load_table(name: str, split: str, *, source: str, subset: str | None = None,
             return _of_saved(datasets.load_from_disk(str(path)), split, f"{source}: {name}")
         if path.is_file():
             return datasets.load_dataset(_reader(path, source), data_files={"train": str(path)}, split=split)
-        return datasets.load_dataset(str(path) if path.is_dir() else name, subset, split=split, revision=revision)
+        if path.is_dir():
+            return datasets.load_dataset(str(path), subset, split=split, revision=revision)
+        _check_hub_name(name, source)
+        return datasets.load_dataset(name, subset, split=split, revision=revision)
     except DataError:
         raise
     except (OSError, ValueError, RuntimeError, LookupError) as error:  # datasets' own errors are all of these families
@@ -47,13 +50,30 @@ def load_table(name: str, split: str, *, source: str, subset: str | None = None,
             datasets.enable_progress_bars()
 
 
+def _check_hub_name(name: str, source: str) -> None:
+    """The hub's names are `name` and `owner/name`; it is not asked for a file, which takes half a minute without a network."""
+    path = Path(name).expanduser()
+    if not name.startswith((".", "/", "~")) and name.count("/") < 2 and _suffix(path) not in _READERS:
+        return
+    if path.parent.is_dir():
+        guess = nearest(path.name, [entry.name for entry in path.parent.iterdir()])
+        hint = f"; did you mean `{guess}`?" if guess else ""
+    else:
+        hint = f", and no folder {path.parent}"
+    message = f"{source}: there is no file or folder {path}{hint}"
+    raise DataError(message)
+
+
 def _reader(path: Path, source: str) -> str:
-    suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
-    reader = _READERS.get(suffixes[-1] if suffixes else "")
+    reader = _READERS.get(_suffix(path))
     if reader is None:
         message = f"{source}: {path}: which kind of file is this? Known are {', '.join(_READERS)}"
         raise DataError(message)
     return reader
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix
 
 
 def _of_saved(saved: Any, split: str, place: str) -> Any:

@@ -96,6 +96,19 @@ def test_mistakes_are_one_line_each(tmp_path: Path, table: datasets.Dataset) -> 
     assert "did you mean `question`?" in refusal(path=saved, prompt_field="qestion")
 
 
+@pytest.mark.parametrize("path", ["{0}/savd", "{0}/none/saved", "./none.csv", "none.jsonl", "none.json.gz", "~/a/b/none"])
+def test_a_path_is_not_looked_for_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """What can be no name of the hub's is refused at once, with what lies beside it."""
+    (tmp_path / "saved").mkdir()
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("the hub was asked"))
+
+    words = refusal(path=path.format(tmp_path))
+
+    assert "there is no file or folder" in words
+    assert ("did you mean `saved`?" in words) == path.endswith("savd")
+    assert ("and no folder" in words) == ("none/" in path or "/b/" in path)
+
+
 def test_a_broken_file_is_one_line(tmp_path: Path) -> None:
     """A parquet file that is none says so."""
     (tmp_path / "t.parquet").write_bytes(b"nothing of that kind")
