@@ -1,7 +1,7 @@
 # make demo: set up and watch a model learn.  make test: set up and pass the tests.  make help: the rest.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint types wheels bench clean
+.PHONY: help setup demo test test-all lint types generated wheels bench clean
 
 BIN := .venv/bin
 SOURCES := core/src plugins/*/*/src
@@ -36,6 +36,9 @@ lint: setup ## ruff
 types: setup ## mypy --strict
 	@echo "mypy"
 	@$(BIN)/mypy $(SOURCES)
+
+generated: setup ## write the files that are made from the code: option tables, pages of algorithms and plugins, known names
+	@for name in known config_docs algorithm_docs plugin_docs; do $(BIN)/python scripts/make_$$name.py || exit 1; done
 
 wheels: setup ## build every distribution into wheelhouse/
 	@$(BIN)/python scripts/make_wheels.py

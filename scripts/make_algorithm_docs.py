@@ -1,15 +1,14 @@
 """Write docs/algorithms.md from the installed components: every algorithm with its parts, and every part with its formula.
 
-`--check` writes nothing, and exits with 1 if the page is stale. All plugins of the workspace must be installed (`make setup`).
+All plugins of the workspace must be installed (`make setup`).
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
+
+from _generated import ROOT, finish
 
 from core_rl.component import Component
 from core_rl.config.algorithm import AlgorithmConfig
@@ -17,7 +16,7 @@ from core_rl.config.selection import Selection
 from core_rl.plugins.catalogue import Catalogue, Found
 from core_rl.plugins.references import load_reference
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "algorithms.md"
+PAGE = ROOT / "docs" / "algorithms.md"
 HEAD = """# Algorithms
 
 An algorithm is a named set of defaults for the parts below; `algorithm: {name: grpo}` selects one, `algorithm.loss.clip_high=0.28` changes one part,
@@ -39,18 +38,9 @@ PARTS = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if the page is stale")
-    check = parser.parse_args().check
     catalogue = Catalogue.discover()
-    new = "\n".join([HEAD, *algorithms(catalogue), *(line for kind in PARTS for line in parts(catalogue, kind))])
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == new:
-        return 0
-    if check:
-        print(f"{PAGE.name} is stale: run scripts/make_algorithm_docs.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(new, encoding="utf-8")
-    return 0
+    page = "\n".join([HEAD, *algorithms(catalogue), *(line for kind in PARTS for line in parts(catalogue, kind))])
+    return finish({PAGE: page}, __doc__)
 
 
 def algorithms(catalogue: Catalogue) -> Iterator[str]:

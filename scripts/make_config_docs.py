@@ -1,34 +1,24 @@
-"""Write the option tables of docs/configuration.md from the configuration classes; `--check` only says whether they are stale."""
+"""Write the option tables of docs/configuration.md from the configuration classes."""
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
+
+from _generated import ROOT, finish
 
 from core_rl.config.algorithm import AlgorithmConfig
 from core_rl.config.options import Option, options_of
 from core_rl.config.run_file import RunFile
 
-PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
+PAGE = ROOT / "docs" / "configuration.md"
 _BLOCK = re.compile(r"(<!-- options: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if the tables are stale")
-    check = parser.parse_args().check
     old = PAGE.read_text(encoding="utf-8")
     new = _BLOCK.sub(lambda block: f"{block[1]}{table(block['name'])}{block[3]}", old)
-    if old == new:
-        return 0
-    if check:
-        print(f"{PAGE.name} is stale: run scripts/make_config_docs.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(new, encoding="utf-8")
-    return 0
+    return finish({PAGE: new}, __doc__)
 
 
 def table(name: str) -> str:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import attrs
+import pytest
 
 from core_rl.config.load import load_run_file
 from core_rl.config.run_file import RunFile
@@ -15,26 +16,11 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
-def test_the_option_tables_are_those_of_the_classes():
-    """Written by a script; whoever changes a class runs it."""
-    script = ROOT / "scripts" / "make_config_docs.py"
-    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
-
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_page_of_algorithms_is_that_of_the_components():
-    """Written by a script from what the plugins register."""
-    script = ROOT / "scripts" / "make_algorithm_docs.py"
-    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
-
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_pages_of_the_kinds_are_those_of_the_code():
-    """Written by a script from hooks, contracts, checks and what the plugins register."""
-    script = ROOT / "scripts" / "make_plugin_docs.py"
-    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("script", ["make_config_docs", "make_algorithm_docs", "make_plugin_docs"])
+def test_the_generated_pages_are_those_of_the_code(script):
+    """Option tables, algorithms and kinds of components; whoever changes one runs `make generated`."""
+    path = ROOT / "scripts" / f"{script}.py"
+    done = subprocess.run([sys.executable, path, "--check"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
 
