@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -86,6 +87,43 @@ def test_what_is_wrong_is_a_line(check, parts, line):
     assert done.returncode == 1
     assert line in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_check_that_does_not_end(check):
+    """It is named with the line where it hangs, whatever the component catches, and the rest of the component is left out."""
+    body = """while True:
+            try:
+                import time; time.sleep(1000)
+            except Exception:
+                pass"""
+    done = check("--timeout", "12", body=body)
+
+    assert done.returncode == 1
+    last, left_out, _, summary = done.stdout.splitlines()[-4:]
+    assert re.match(r"  FAILED  no_global_state: it did not end within 12 s \(.*toy_target.py:\d+\)", last)
+    assert left_out == "  -       not run: the rest of its checks, as this one did not end"
+    assert summary.endswith("1 mistakes in 1 components; checks: 9 ok, 1 failed")
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_thread_that_hangs(check):
+    """Its check ends all the same, and so does the process, which would wait for the thread."""
+    body = f"""import threading, time
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(1000)
+        {GOOD}"""
+    done = check("--timeout", "12", body=body)
+
+    assert done.returncode == 1
+    assert "FAILED  several_threads: it did not end within 12 s" in done.stdout, done.stdout
+
+
+def test_a_time_that_is_none(check):
+    """One line, and exit 2."""
+    done = check("--timeout", "0")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--timeout: expected seconds above 0, found 0" in done.stderr
 
 
 def test_options_without_defaults(check):

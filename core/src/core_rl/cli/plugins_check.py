@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="options by component, for those without defaults: '{myidea: {clip: 0.3}}'; kind/name where two have one name",
     )
     parser.add_argument("--engines", action="store_true", help="also engines and launchers, which start processes (minutes)")
+    parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds for each check (300)")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
@@ -43,8 +45,11 @@ def run(args: argparse.Namespace, catalogue: Catalogue) -> int:
         from core_rl.plugins.missing import why_no_plugin
 
         raise PluginError(why_no_plugin(catalogue, args.name))
-    from core_rl.plugins.conformance import check_names
+    from core_rl.plugins.conformance import HUNG, check_names
 
+    if not args.timeout > 0:
+        message = f"--timeout: expected seconds above 0, found {args.timeout:g}"
+        raise UserError(message)
     options = _options(args.options)
     check_names(plugins, options)
     rows: list[Row] = []
@@ -53,13 +58,18 @@ def run(args: argparse.Namespace, catalogue: Catalogue) -> int:
     with contextlib.redirect_stdout(sys.stderr):
         found += _findings(plugins, None if args.json else out, found)
         for plugin in plugins:
-            rows += _rows(plugin, options, found, engines=args.engines, out=None if args.json else out)
+            rows += _rows(plugin, options, found, args, None if args.json else out)
     if args.json:
         checks = [attrs.asdict(row) for row in rows]
         print(json.dumps({"plugins": [plugin.title for plugin in plugins], "findings": found, "checks": checks}, indent=2))
     else:
         _summary(plugins, found, rows)
-    return 1 if found or any(row.status == "failed" for row in rows) else 0
+    code = 1 if found or any(row.status == "failed" for row in rows) else 0
+    if any(row.reason == HUNG for row in rows):  # a thread of the component may still hang, and Python would wait for it
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def _findings(plugins: list[Plugin], out: Any, broken: list[str]) -> list[str]:
@@ -72,7 +82,7 @@ def _findings(plugins: list[Plugin], out: Any, broken: list[str]) -> list[str]:
     return found
 
 
-def _rows(plugin: Plugin, options: Mapping[str, Any], found: list[str], *, engines: bool, out: Any) -> list[Row]:
+def _rows(plugin: Plugin, options: Mapping[str, Any], found: list[str], args: argparse.Namespace, out: Any) -> list[Row]:
     from core_rl.plugins.conformance import conformance
 
     wrong = frozenset(
@@ -81,7 +91,7 @@ def _rows(plugin: Plugin, options: Mapping[str, Any], found: list[str], *, engin
         if any(text.startswith(f"{plugin.title}: {kind} {component.name}: ") for text in found)
     )
     rows: list[Row] = []
-    for row in conformance(plugin, options, engines=engines, leave_out=wrong):
+    for row in conformance(plugin, options, engines=args.engines, leave_out=wrong, limit_s=args.timeout):
         if out is not None:
             before = rows[-1] if rows else None
             if before is None or (before.kind, before.component) != (row.kind, row.component):
@@ -98,13 +108,15 @@ def _line(row: Row) -> str:
 
 
 def _summary(plugins: list[Plugin], found: list[str], rows: list[Row]) -> None:
+    from core_rl.plugins.conformance import HUNG
+
     if not plugins:
         return
     names = ", ".join(plugin.title for plugin in plugins)
     counts = Counter(row.status for row in rows)
     parts = [f"{counts[status]} {status}" for status in ("ok", "failed", "not judged") if counts[status]]
     components = len({(row.plugin, row.kind, row.component) for row in rows})
-    not_run = sum(row.status == "not run" for row in rows)
+    not_run = sum(row.status == "not run" and row.reason != HUNG for row in rows)
     if not_run:
         parts.append(f"{not_run} of {components} components not run")
     wrong = len(found) + counts["failed"]

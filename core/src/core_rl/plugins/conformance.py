@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SLOW = frozenset({"train_engine", "rollout_engine", "launcher"})
 """Kinds whose checks start processes, and take minutes."""
+HUNG = "the rest of its checks, as this one did not end"
 
 
 @attrs.frozen(kw_only=True)
@@ -34,9 +35,17 @@ class Row:
 
 
 def conformance(
-    plugin: Plugin, options: Mapping[str, Mapping[str, Any]], *, engines: bool, leave_out: frozenset[tuple[str, str]]
+    plugin: Plugin,
+    options: Mapping[str, Mapping[str, Any]],
+    *,
+    engines: bool,
+    leave_out: frozenset[tuple[str, str]],
+    limit_s: float | None = None,
 ) -> Iterator[Row]:
-    """`options` by component name, or `kind/name`. `leave_out`: components of which the imports alone are wrong."""
+    """`options` by component name, or `kind/name`. `leave_out`: components of which the imports alone are wrong.
+
+    A check that takes longer than `limit_s` has failed, and the rest of its component is left out.
+    """
     for kind, component in plugin.components:
         row = Row(plugin=plugin.title, kind=kind, component=component.name, check="", status="not run")
         if (kind, component.name) in leave_out:
@@ -44,7 +53,7 @@ def conformance(
         elif kind in SLOW and not engines:
             yield attrs.evolve(row, reason="it starts processes: give --engines")
         else:
-            yield from _checked(row, plugin, component, _options(options, kind, component.name))
+            yield from _checked(row, plugin, component, _options(options, kind, component.name), limit_s)
 
 
 def check_names(plugins: list[Plugin], options: Mapping[str, Any]) -> None:
@@ -63,7 +72,9 @@ def _options(options: Mapping[str, Mapping[str, Any]], kind: str, name: str) -> 
     return options.get(f"{kind}/{name}", options.get(name, {}))
 
 
-def _checked(row: Row, plugin: Plugin, component: Component, options: Mapping[str, Any]) -> Iterator[Row]:
+def _checked(
+    row: Row, plugin: Plugin, component: Component, options: Mapping[str, Any], limit_s: float | None
+) -> Iterator[Row]:
     from core_rl.testing.kit.subject import Subject
 
     name = f"{plugin.entry_point}/{component.name}"
@@ -75,22 +86,25 @@ def _checked(row: Row, plugin: Plugin, component: Component, options: Mapping[st
         if refusal is not None:
             yield attrs.evolve(row, reason=refusal)
             return
-        for one in _outcomes(subject):
+        for one in _outcomes(subject, limit_s):
             yield attrs.evolve(row, check=one.check, status=one.status, reason=one.reason, about=one.about)
+            if isinstance(one.error, KeyboardInterrupt):
+                yield attrs.evolve(row, reason=HUNG)
+                return
     except ModuleNotFoundError as error:  # what the checks themselves are computed with
         yield attrs.evolve(row, reason=f"its checks need the module {error.name}, which is not installed")
     finally:
         subject.close()
 
 
-def _outcomes(subject: Subject) -> Iterator[Any]:
+def _outcomes(subject: Subject, limit_s: float | None) -> Iterator[Any]:
     from core_rl.testing.kit.runner import ENGINES, outcomes
 
-    yield from outcomes(subject)
+    yield from outcomes(subject, limit_s=limit_s)
     if subject.kind in ENGINES:
         from core_rl.testing.kit.engines import engine_outcomes
 
-        yield from engine_outcomes(subject)
+        yield from engine_outcomes(subject, limit_s=limit_s)
 
 
 def _refusal(subject: Subject, key: str, *, given: bool) -> str | None:

@@ -10,6 +10,7 @@ import attrs
 
 from core_rl.errors import UserError
 from core_rl.testing.kit.check import Check, NotJudgedError, UnmetError, not_judged
+from core_rl.testing.kit.limit import OutOfTimeError, ends_within
 
 if TYPE_CHECKING:
     from core_rl.testing.kit.subject import Subject
@@ -53,18 +54,19 @@ def all_checks(kind: str) -> Mapping[str, Check]:
     return {**shared_checks(), **own_checks(kind)}
 
 
-def outcome(check: Check, subject: Subject) -> Outcome:
-    """Whatever the component raises is what is wrong with it."""
+def outcome(check: Check, subject: Subject, *, limit_s: float | None = None) -> Outcome:
+    """Whatever the component raises is what is wrong with it; also that it does not end."""
     about, name = check.about, check.name
     try:
         if check.provides is not None and check.provides not in subject.component.provides:
             not_judged(f"it does not provide {check.provides}")
-        if name not in _ABOUT_OPTIONS:
-            _read_options(subject)
-        check.run(subject)
+        with ends_within(limit_s):
+            if name not in _ABOUT_OPTIONS:
+                _read_options(subject)
+            check.run(subject)
     except NotJudgedError as error:
         return Outcome(check=name, status="not judged", reason=str(error), about=about)
-    except UnmetError as error:
+    except (UnmetError, OutOfTimeError) as error:
         return Outcome(check=name, status="failed", reason=str(error), about=about, error=error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - someone else's component: whatever it raises is a finding
         return Outcome(check=name, status="failed", reason=f"it raised {_origin(error)}", about=about, error=error)
@@ -79,10 +81,10 @@ def _read_options(subject: Subject) -> None:
         raise NotJudgedError(message) from error
 
 
-def outcomes(subject: Subject) -> Iterator[Outcome]:
-    """All checks of its kind, one after the other."""
+def outcomes(subject: Subject, *, limit_s: float | None = None) -> Iterator[Outcome]:
+    """All checks of its kind, one after the other, each within `limit_s`."""
     for check in all_checks(subject.kind).values():
-        yield outcome(check, subject)
+        yield outcome(check, subject, limit_s=limit_s)
 
 
 def _origin(error: BaseException) -> str:
