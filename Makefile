@@ -24,7 +24,7 @@ test: setup lint types ## everything that CI checks
 test-all: setup lint types ## the same, with the slow tests, and vLLM and SGLang in environments of their own
 	@$(BIN)/python scripts/setup_engine_env.py sglang
 	@echo "pytest, the slow tests too"
-	@$(PYTEST) -m ""
+	@$(PYTEST) -m "" --timeout 1200
 	@$(BIN)/python scripts/setup_engine_env.py vllm
 	@echo "pytest, vLLM itself"
 	@HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -q -m "" plugins/engines/vllm/tests

@@ -74,6 +74,25 @@ def test_the_first_real_error_is_raised(group, rank, kind, error, text):
         group.call("toy", "place")
 
 
+def test_an_interrupted_call_ends_the_group(group):
+    """Its answer would be taken for that of the next call."""
+    from core_rl.testing.kit.limit import OutOfTimeError, ends_within
+
+    with pytest.raises(OutOfTimeError), ends_within(2.0):
+        group.call("toy", "rest", 60.0)
+
+    with pytest.raises(RunError, match="place: the workers are gone"):
+        group.call("toy", "place")
+
+
+def test_what_does_not_pickle_for_one_rank_reaches_none(group):
+    """The group goes on."""
+    with pytest.raises(UserError, match="must pickle"):
+        group.call("toy", "add", [1, lambda: None], split=scatter)
+
+    assert group.call("toy", "place", gather=Every()) == [("hello", 0, 2), ("hello", 1, 2)]
+
+
 def test_a_killed_worker_ends_the_group(group):
     """It is named, with the signal, and what can be done."""
     with pytest.raises(WorkerError, match=r"worker 1 was killed by SIGKILL \(out of memory\?\) in die.*--resume"):

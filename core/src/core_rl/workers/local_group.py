@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -60,16 +61,17 @@ class LocalGroup(GroupCalls):
         self._connections, self._processes = [], []
 
     def _exchange(self, requests: Sequence[Request], gather: Gather, *, doing: str) -> Any:
-        messages: dict[tuple[int, bool], bytes] = {}
-        for rank, connection in enumerate(self._connections):
-            index, fetch = (rank if len(requests) > 1 else 0), gather.wants(rank)
-            if (index, fetch) not in messages:
-                messages[index, fetch] = _pickled(requests[index], fetch=fetch)
-            try:
-                connection.send_bytes(messages[index, fetch])
-            except OSError:
-                continue  # it is dead, which the wait finds out
-        return gather(self._replies(doing))
+        places = [((rank if len(requests) > 1 else 0), gather.wants(rank)) for rank in range(self.world_size)]
+        messages = {(index, fetch): _pickled(requests[index], fetch=fetch) for index, fetch in dict.fromkeys(places)}
+        try:
+            for place, connection in zip(places, self._connections, strict=True):
+                with contextlib.suppress(OSError):  # it is dead, which the wait finds out
+                    connection.send_bytes(messages[place])
+            results = self._replies(doing)
+        except BaseException:  # also Ctrl-C: the answers that are still to come would be taken for those of the next call
+            self._kill()
+            raise
+        return gather(results)
 
     def _replies(self, doing: str) -> list[Any]:
         """In the order of ranks. The first failure ends the group."""
@@ -94,11 +96,13 @@ class LocalGroup(GroupCalls):
                     failures.append(reply.failure)
                     deadline = deadline or time.monotonic() + _SETTLE_S
         if failures:
-            for process in self._processes:
-                process.kill()  # those that wait for the one that failed would wait for ever
-            self.close()
             raise first_cause(failures).error(doing)
         return results
+
+    def _kill(self) -> None:
+        for process in self._processes:
+            process.kill()  # those that wait for one that failed would wait for ever
+        self.close()
 
 
 def _pickled(request: Request, *, fetch: bool) -> bytes:

@@ -21,7 +21,7 @@ def train(folder, engine, *more):
     command += [f"rollout_engine={json.dumps({'name': 'sglang', **engine})}", f"run.dir={folder}", *more]
     command += ["run.steps=4", "eval.every=0", "loggers=[jsonl]"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "CORE_RL_TEST": str(folder)}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
 
 
 def left_behind(folder) -> list[str]:

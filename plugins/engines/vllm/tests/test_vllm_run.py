@@ -13,6 +13,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(1200),
     pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vllm is not installed in this environment"),
 ]
 
@@ -32,7 +33,7 @@ def train(folder, engine, *more):
     ]
     command += ["run.steps=4", "eval.every=0", "loggers=[jsonl]", f"run.dir={folder}", *more]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "CORE_RL_TEST": str(folder)}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
 
 
 def left_behind(folder) -> list[str]:
