@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 import pytest
@@ -79,6 +81,34 @@ def test_concurrent_calls_share_forward_passes(saved, monkeypatch):
     assert together == pytest.approx(alone, rel=1e-4)
     assert max(sizes) == 4
     assert sum(sizes[:3]) == 10
+
+
+def test_event_loops_of_two_threads_do_not_take_each_others_samples(saved):
+    """One scores, with a sample that waits for the next pass, while another comes and goes."""
+    reward = RewardModelReward(RewardModelRewardConfig(path=str(saved[0]), device="cpu", batch_size=1))
+    original, begun, go_on = reward._scorer, threading.Event(), threading.Event()
+
+    def held(sequences):
+        begun.set()
+        go_on.wait(30)
+        return original(sequences)
+
+    held.tokens = original.tokens
+    reward._scorer = held
+    one, two, other = (sample(text_prompt(f"{digit}="), str(digit)) for digit in (1, 2, 3))
+
+    async def both():
+        return await asyncio.wait_for(asyncio.gather(reward.score(one), reward.score(two)), 30)
+
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(asyncio.run, both())
+        assert begun.wait(30)
+        reward._scorer = original
+        threading.Timer(0.5, go_on.set).start()
+        alone = asyncio.run(asyncio.wait_for(reward.score(other), 30))
+        together = first.result(60)
+
+    assert [*together, alone] == pytest.approx([asyncio.run(reward.score(each)) for each in (one, two, other)], rel=1e-4)
 
 
 def test_an_error_is_the_state_of_the_samples_in_that_batch_alone(saved):

@@ -6,9 +6,9 @@ import asyncio
 import copy
 import inspect
 import math
+import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -27,6 +27,8 @@ PLAIN = (sample("5", answer="5"), sample("The answer is 6.", answer="5"), sample
 LONG = 200_000
 LIMIT_S = 10.0
 THREADS = 8
+WAIT_S = 60.0
+"""For all calls of all threads."""
 
 
 def scores(subject: Subject) -> None:
@@ -50,8 +52,20 @@ def several_threads(subject: Subject) -> None:
     """Called from several threads at once, it gives what it gives one after the other."""
     reward, samples = subject.build(), list(_samples(subject)) * 8
     expected = [_outcome(reward, one) for one in samples]
-    with ThreadPoolExecutor(THREADS) as threads:
-        found = list(threads.map(lambda one: _outcome(reward, one), samples))
+    found: list[Any] = [None] * len(samples)
+
+    def work(first: int) -> None:
+        for index in range(first, len(samples), THREADS):
+            found[index] = _outcome(reward, samples[index])
+
+    threads = [threading.Thread(target=work, args=(first,), daemon=True) for first in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + WAIT_S
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    hung = sum(thread.is_alive() for thread in threads)
+    expect(not hung, f"{hung} of {THREADS} threads that call it have not ended within {WAIT_S:g} s")
     wrong = [(mine, theirs) for mine, theirs in zip(found, expected, strict=True) if mine != theirs]
     expect(not wrong, f"{len(wrong)} of {len(samples)} samples have another reward in threads: {shown(wrong[:1])}")
 
