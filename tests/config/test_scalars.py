@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core_rl.config.reader import read_file_text
@@ -112,6 +112,7 @@ def test_every_scalar_survives_writing_and_reading(value):
         max_leaves=8,
     )
 )
+@example({"${": "${", "$${HOME}": ["${HOME}"]})
 def test_every_structure_survives_writing_and_reading(value):
     """Lists and mappings too, whatever their keys."""
     assert read(dump({"a": value})) == {"a": value}

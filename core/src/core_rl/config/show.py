@@ -81,6 +81,14 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
 
+    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
+        """Variables are put into values alone: a key stays as it is."""
+        node = super().represent_mapping(tag, mapping, flow_style)
+        for (key, _), name in zip(node.value, mapping, strict=True):
+            if isinstance(name, str):
+                key.value = name
+        return node
+
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     """Text with line breaks goes on one line, in double quotes, so that a comment can follow every value."""
