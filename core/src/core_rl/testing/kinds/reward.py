@@ -6,7 +6,6 @@ import asyncio
 import copy
 import inspect
 import math
-import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from core_rl.errors import UserError
+from core_rl.reward_threads import OverdueError, RewardThreads
 from core_rl.roles.scoring import RewardOutcome
 from core_rl.testing.kit.check import UnmetError, checks, expect, not_judged, shown
 from core_rl.testing.samples import sample
@@ -28,7 +28,7 @@ LONG = 200_000
 LIMIT_S = 10.0
 THREADS = 8
 WAIT_S = 60.0
-"""For all calls of all threads."""
+"""For each call."""
 
 
 def scores(subject: Subject) -> None:
@@ -52,22 +52,24 @@ def several_threads(subject: Subject) -> None:
     """Called from several threads at once, it gives what it gives one after the other."""
     reward, samples = subject.build(), list(_samples(subject)) * 8
     expected = [_outcome(reward, one) for one in samples]
-    found: list[Any] = [None] * len(samples)
-
-    def work(first: int) -> None:
-        for index in range(first, len(samples), THREADS):
-            found[index] = _outcome(reward, samples[index])
-
-    threads = [threading.Thread(target=work, args=(first,), daemon=True) for first in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + WAIT_S
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    hung = sum(thread.is_alive() for thread in threads)
-    expect(not hung, f"{hung} of {THREADS} threads that call it have not ended within {WAIT_S:g} s")
+    try:
+        found = asyncio.run(_in_threads(reward, samples))
+    except OverdueError:
+        message = f"called from {THREADS} threads, it did not end within {WAIT_S:g} s"
+        raise UnmetError(message) from None
     wrong = [(mine, theirs) for mine, theirs in zip(found, expected, strict=True) if mine != theirs]
     expect(not wrong, f"{len(wrong)} of {len(samples)} samples have another reward in threads: {shown(wrong[:1])}")
+
+
+async def _in_threads(reward: Any, samples: Sequence[Sample]) -> list[Any]:
+    """Raises `OverdueError` when one has hung. By the threads of a run, which hold up nobody's end."""
+    threads, free = RewardThreads(), asyncio.Semaphore(THREADS)
+
+    async def one(scored: Sample) -> Any:
+        async with free:
+            return await threads.call(lambda: _outcome(reward, scored), WAIT_S)
+
+    return await asyncio.gather(*(one(each) for each in samples))
 
 
 def same_again(subject: Subject) -> None:
