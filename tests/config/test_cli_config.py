@@ -140,5 +140,5 @@ def test_loading_imports_no_torch_and_is_quick(good):
     first, second, heavy = done.stdout.splitlines()
 
     assert heavy == "[]"
-    assert float(second) < 0.2
-    assert float(first) < 2.0
+    assert float(second) < 0.05
+    assert float(first) < 0.5

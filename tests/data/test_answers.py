@@ -65,8 +65,8 @@ def test_tag_line_and_whole() -> None:
     "unit", ["\\boxed{", "{", "}", "\\", "<answer>", "</think>", "1,", "9", "-", "1/", "\n", "\\boxed{1},"]
 )
 def test_hostile_text_is_quick(place: Place, unit: str) -> None:
-    """A hundred thousand repeats of anything that a search looks for: one that is not linear takes minutes for them, ours a second."""
+    """A hundred thousand repeats of anything that a search looks for: under a second of its own, whatever else runs."""
     begun = time.thread_time()
     find_answer(unit * 100_000, place)
 
-    assert time.thread_time() - begun < 20.0
+    assert time.thread_time() - begun < 1.0

@@ -137,11 +137,11 @@ def test_data_that_cannot_be_scored_is_an_error(answer: Any, choices: Any, expec
 
 @pytest.mark.parametrize("unit", ["A ", "(", "answer is ", "\\boxed{", "[[[", "<answer>", "A. ", "**", "the answer: "])
 def test_hostile_text_is_quick(unit: str) -> None:
-    """A hundred thousand repeats of what a search looks for: one that is not linear takes minutes for them."""
+    """A hundred thousand repeats of what a search looks for: under two seconds of its own, whatever else runs."""
     begun = time.thread_time()
     choice(unit * 100_000)
 
-    assert time.thread_time() - begun < 20.0
+    assert time.thread_time() - begun < 2.0
 
 
 def test_a_reward_can_be_pickled() -> None:

@@ -97,11 +97,11 @@ def test_a_bad_pattern_is_refused_with_its_place() -> None:
 @pytest.mark.parametrize("name", sorted(FORMATS))
 @pytest.mark.parametrize("unit", ["<think>", "<", "<think></think>", "\\boxed{", "[", "1", "a ", "```", '{"a":', "</answer>"])
 def test_hostile_text_is_quick(name: str, unit: str) -> None:
-    """A hundred thousand repeats do not raise; a search that is not linear takes minutes for them."""
+    """A hundred thousand repeats neither raise nor take a second of their own, whatever else runs."""
     begun = time.thread_time()
     FORMATS[name](sample(unit * 100_000))
 
-    assert time.thread_time() - begun < 20.0
+    assert time.thread_time() - begun < 2.0
 
 
 def test_a_reward_can_be_pickled() -> None:

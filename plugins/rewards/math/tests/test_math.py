@@ -157,7 +157,7 @@ def test_hostile_text_is_wrong_and_quick(reward: MathReward, text: str) -> None:
     begun = time.perf_counter()
 
     assert reward.score(sample(text, "x+1")).value == 0.0
-    assert time.perf_counter() - begun < 20.0  # without the limit of the process: minutes
+    assert time.perf_counter() - begun < 5.0
 
 
 def test_an_endless_comparison_is_ended_and_the_next_one_works() -> None:
