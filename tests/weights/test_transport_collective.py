@@ -143,6 +143,15 @@ def test_after_a_failure_the_group_is_made_anew(worker):
     assert len({name for name, _, _ in remote.joined}) == 2
 
 
+@pytest.mark.parametrize("where", ["join", "update"])
+def test_a_run_ends_when_the_engine_has_failed(where):
+    """Though the trainer's own side of it waits for ten minutes."""
+    script = Path(__file__).with_name("failing_trainer.py")
+    ended = subprocess.run([sys.executable, script, where], capture_output=True, text=True, timeout=120, check=True)
+
+    assert ended.stdout.strip() == where
+
+
 def test_a_worker_that_does_not_answer_ends_the_update(worker, transport):
     """While it joins, and while it should receive: one line says which."""
     remote = Remote(worker)

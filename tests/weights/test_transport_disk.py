@@ -8,12 +8,14 @@ import gc
 import json
 import os
 import resource
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+import core_rl.builtin.disk
 from core_rl.builtin.config import DiskConfig
 from core_rl.builtin.disk import Disk
 from core_rl.errors import RunError
@@ -125,6 +127,22 @@ def test_an_engine_that_fails_leaves_the_update_before(disk, tmp_path, error):
     with pytest.raises(type(error), match="of the engine"):
         sync(disk, Source(2, watch=fail), 2)
     assert names(tmp_path / "weights") == ["version-000001"]
+
+
+def test_requests_go_on_while_it_writes(disk, monkeypatch):
+    """The event loop is free: what a slow disk waits for is done there."""
+    written, served = core_rl.builtin.disk._save, threading.Event()
+
+    def slow(bucket, file):
+        assert served.wait(60)
+        written(bucket, file)
+
+    async def main():
+        asyncio.get_running_loop().call_later(0.01, served.set)
+        await disk.sync(Source(), Target(), 1)
+
+    monkeypatch.setattr(core_rl.builtin.disk, "_save", slow)
+    asyncio.run(main())
 
 
 def test_a_full_disk_is_one_line(disk, tmp_path, monkeypatch):

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
+from core_rl.daemon_threads import DaemonThreads, OverdueError, within
 from core_rl.data.sample import RewardPart, Sample
 from core_rl.errors import RewardError
 from core_rl.reward_metrics import SPAN, reward_metrics
-from core_rl.reward_threads import OverdueError, RewardThreads, within
 from core_rl.roles.scoring import Reward, RewardOutcome
 
 __all__ = ["MAX_ABANDONED", "MAX_WARNINGS", "Scorer", "reward_metrics"]
@@ -46,7 +46,7 @@ class Scorer:
         self._timeout_s = timeout_s
         self._on_failure = on_failure
         self._max_concurrency = max_concurrency
-        self._threads = RewardThreads()
+        self._threads = DaemonThreads("reward")
         self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         self._abandoned = 0
         self._warned: set[str] = set()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from core_rl.daemon_threads import DaemonThreads
 from core_rl.errors import RunError, UserError
 from core_rl.ports import free_port
 from core_rl.weights.buckets import TensorSpec
@@ -29,6 +31,7 @@ class Collective:
         self.options = options
         self._group: Any = None
         self._members: Mapping[str, int] = {}
+        self._threads = DaemonThreads("weights")  # one whose other side has failed waits for its time-out; the run must not
 
     async def sync(self, source: TrainEngine, target: RolloutEngine, version: int) -> SyncReport:
         """Raises `RunError` when a member does not answer in time, or serves something else afterwards."""
@@ -43,9 +46,8 @@ class Collective:
             specs = [TensorSpec.of(name, tensor) for name, tensor in bucket]
             try:
                 async with asyncio.timeout(self.options.timeout_s):
-                    await asyncio.gather(
-                        receiver.update_from_group(specs), asyncio.to_thread(send, group, bucket, device=device)
-                    )
+                    sending = self._threads.call(partial(send, group, bucket, device=device))
+                    await asyncio.gather(receiver.update_from_group(specs), sending)
             except (TimeoutError, RuntimeError) as error:
                 message = f"weight_transport collective: version {version} did not reach every worker of the rollout engine: {str(error) or 'no answer in time'}"
                 raise RunError(message) from error
@@ -67,7 +69,7 @@ class Collective:
             backend=self._backend(),
             timeout_s=self.options.timeout_s,
         )
-        joined = asyncio.to_thread(join, place)
+        joined = self._threads.call(partial(join, place))
         try:
             self._group, _ = await asyncio.gather(joined, receiver.join_group(place))
         except RuntimeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -38,7 +39,7 @@ class Disk:
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         try:
-            sent = self._write(source, unfinished, version)
+            sent = await self._write(source, unfinished, version)
             shutil.rmtree(folder, ignore_errors=True)
             with _writing(folder.parent):
                 unfinished.rename(folder)
@@ -61,27 +62,40 @@ class Disk:
             weakref.finalize(self, shutil.rmtree, self._own, ignore_errors=True)
         return self._own
 
-    def _write(self, source: TrainEngine, folder: Path, version: int) -> Sent:
-        """One safetensors file for each bucket, and the index of all."""
-        import json
-
-        from safetensors.torch import save_file
-
+    async def _write(self, source: TrainEngine, folder: Path, version: int) -> Sent:
+        """One safetensors file for each bucket, and the index of all. Requests in flight go on meanwhile."""
         sent = Sent(transport="disk", version=version)
         index: dict[str, str] = {}
-        with _writing(folder.parent):
-            folder.mkdir(parents=True)
+        _make(folder)
         for number, bucket in enumerate(sent.buckets(source.export_weights(), self.options.bucket_mb * 2**20)):
             file = f"model-{number:05d}.safetensors"
-            with _writing(folder.parent):
-                save_file(_unshared(bucket), folder / file, metadata={"format": "pt"})
+            await asyncio.to_thread(_save, bucket, folder / file)
             index |= dict.fromkeys((name for name, _ in bucket), file)
-        described: dict[str, Any] = {"metadata": {"total_size": sent.num_bytes}, "weight_map": index}
-        with _writing(folder.parent), (folder / "model.safetensors.index.json").open("w") as out:
-            json.dump(described, out)
-            out.flush()
-            os.fsync(out.fileno())
+        await asyncio.to_thread(_finish, folder, index, sent.num_bytes)
         return sent
+
+
+def _make(folder: Path) -> None:
+    with _writing(folder.parent):
+        folder.mkdir(parents=True)
+
+
+def _save(bucket: list[tuple[str, torch.Tensor]], file: Path) -> None:
+    from safetensors.torch import save_file
+
+    with _writing(file.parent.parent):
+        save_file(_unshared(bucket), file, metadata={"format": "pt"})
+
+
+def _finish(folder: Path, index: dict[str, str], num_bytes: int) -> None:
+    """Which tensor is in which file."""
+    import json
+
+    described: dict[str, Any] = {"metadata": {"total_size": num_bytes}, "weight_map": index}
+    with _writing(folder.parent), (folder / "model.safetensors.index.json").open("w") as out:
+        json.dump(described, out)
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def _unshared(bucket: list[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from core_rl.daemon_threads import DaemonThreads, OverdueError
 from core_rl.errors import UserError
-from core_rl.reward_threads import OverdueError, RewardThreads
 from core_rl.roles.scoring import RewardOutcome
 from core_rl.testing.kit.check import UnmetError, checks, expect, not_judged, shown
 from core_rl.testing.samples import sample
@@ -63,7 +63,7 @@ def several_threads(subject: Subject) -> None:
 
 async def _in_threads(reward: Any, samples: Sequence[Sample]) -> list[Any]:
     """Raises `OverdueError` when one has hung. By the threads of a run, which hold up nobody's end."""
-    threads, free = RewardThreads(), asyncio.Semaphore(THREADS)
+    threads, free = DaemonThreads("reward"), asyncio.Semaphore(THREADS)
 
     async def one(scored: Sample) -> Any:
         async with free:

@@ -1,4 +1,4 @@
-"""Threads for rewards that are plain functions: one that hangs blocks neither the others nor the end of the process.
+"""Threads for calls that may hang, such as rewards that are plain functions: one that does blocks neither the others nor the end of the process.
 
 `concurrent.futures` and `asyncio.to_thread` wait for their threads when Python ends, so they cannot be used here.
 """
@@ -18,8 +18,8 @@ class OverdueError(Exception):
     """No answer in time. Not a `TimeoutError`: that is what a reward's own network calls raise."""
 
 
-async def within(answer: Awaitable[Any], timeout_s: float) -> Any:
-    """An awaitable's result or exception.
+async def within(answer: Awaitable[Any], timeout_s: float | None) -> Any:
+    """An awaitable's result or exception. None: however long it takes.
 
     Raises:
         OverdueError: it took longer and was cancelled.
@@ -34,15 +34,17 @@ async def within(answer: Awaitable[Any], timeout_s: float) -> Any:
         raise
 
 
-class RewardThreads:
-    """Daemon threads, made as they are needed; who calls bounds how many are busy. A thread that is given up gets a successor."""
+class DaemonThreads:
+    """Made as they are needed; who calls bounds how many are busy. A thread that is given up gets a successor."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        """`name`: of the threads, before their number."""
+        self._name = name
         self._idle: list[queue.SimpleQueue[Job]] = []
         self._lock = threading.Lock()
         self._count = 0
 
-    async def call(self, function: Callable[[], Any], timeout_s: float) -> Any:
+    async def call(self, function: Callable[[], Any], timeout_s: float | None = None) -> Any:
         """The function's result, or its exception whatever it is.
 
         Raises:
@@ -54,7 +56,7 @@ class RewardThreads:
         def job() -> None:
             try:
                 result, error = function(), None
-            except BaseException as caught:  # noqa: BLE001 - SystemExit in a reward is its failure, and not the end of the run
+            except BaseException as caught:  # noqa: BLE001 - SystemExit there is a failure of the call, and not the end of the run
                 result, error = None, caught
             try:
                 loop.call_soon_threadsafe(_settle, future, result, error)
@@ -72,7 +74,7 @@ class RewardThreads:
     def _start(self) -> queue.SimpleQueue[Job]:
         jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._count += 1
-        threading.Thread(target=self._work, args=(jobs,), name=f"reward-{self._count}", daemon=True).start()
+        threading.Thread(target=self._work, args=(jobs,), name=f"{self._name}-{self._count}", daemon=True).start()
         return jobs
 
     def _work(self, jobs: queue.SimpleQueue[Job]) -> None:
