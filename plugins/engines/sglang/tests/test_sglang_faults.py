@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import types
 from pathlib import Path
 
 import attrs
 import pytest
 
+from core_rl.builtin.collective import Collective
+from core_rl.builtin.config import CollectiveConfig
 from core_rl.errors import RunError, UserError
 from core_rl.hf.folder import ModelFolder
 from core_rl.ports import free_port
 from core_rl.roles.rollout import RolloutContext, ScoreRequest
 from core_rl.serving.process import ServerProcess
+from core_rl.serving.replica import ServerLostError
 from core_rl.testing.rollout_engine.bench import FREE, MODEL, RolloutBench
+from core_rl.weights.group import leave
 from core_rl_sglang._server import SglangServer
 from core_rl_sglang.config import SglangConfig
 from core_rl_sglang.rollout import SglangRolloutEngine
@@ -44,10 +49,14 @@ def servers(bench) -> list[SglangServer]:
     return [member.replica for member in bench.engine._members]
 
 
-async def everyone_up(bench):
+async def everyone_there(bench, *, but=0):
     async with asyncio.timeout(60):
-        while not all(member.up for member in bench.engine._members):  # noqa: ASYNC110 - the pool looks after them
-            await asyncio.sleep(0.1)
+        while [member.up for member in bench.engine._members].count(False) != but:  # noqa: ASYNC110 - the pool looks after them
+            await asyncio.sleep(0.05)
+
+
+async def everyone_up(bench):
+    await everyone_there(bench)
     await bench.send(list(bench.weights().items()))  # one that was started again waits for weights
 
 
@@ -71,6 +80,63 @@ def test_a_server_that_breaks(bench, place, fault):
     assert tokens == [[one.tokens for one in each] for each in expected]
     assert stats["rollout/tokens"] == 6 * 2 * 12
     assert stats["rollout/retries"] >= 1
+
+
+async def end_one(bench):
+    """At once, whatever it is doing. Returns when the pool knows."""
+    server = servers(bench)[0]
+    await server.client.post("/break_next", {"faults": ["end"]})
+    with pytest.raises(ServerLostError):
+        await server.client.post("/generate", {})
+    await everyone_there(bench, but=1)
+
+
+async def everyone_says(bench):
+    return [completion for (completion,) in (await bench.engine.generate_at_each(bench.request())).values()]
+
+
+def test_a_server_that_ends_in_the_middle_of_an_update(bench):
+    """The other one has the update. When it is back it takes the next, though nobody has ended the one before at the new process."""
+
+    async def work():
+        await everyone_up(bench)
+        first, *others = bench.weights().items()
+        bench.version += 1
+        await bench.engine.begin_update()
+        await bench.engine.update([first])
+        await end_one(bench)
+        await bench.engine.update(others)
+        await bench.engine.end_update(bench.version)
+        one = await everyone_says(bench)
+        await everyone_up(bench)
+        return one, await everyone_says(bench)
+
+    one, both = bench.run(work())
+    assert (len(one), len(both)) == (1, 2)
+    bench.compare("after", [*one, *both], FREE)
+
+
+def test_a_server_that_is_back_joins_a_new_group(bench):
+    """It knows nothing of the group that it has left by ending."""
+    transport = Collective(CollectiveConfig(backend="gloo", timeout_s=60.0))
+    source = types.SimpleNamespace(export_weights=lambda: iter(bench.weights().items()))
+
+    async def update():
+        bench.version += 1
+        await transport.sync(source, bench.engine, bench.version)
+
+    async def work():
+        await everyone_up(bench)
+        await update()
+        await end_one(bench)
+        await everyone_up(bench)
+        await update()
+        return await everyone_says(bench)
+
+    found = bench.run(work())
+    leave(transport._group)
+    assert len(found) == 2
+    bench.compare("after", found, FREE)
 
 
 def test_a_server_that_does_not_answer(bench):
@@ -124,6 +190,13 @@ def test_memory_is_given_and_taken_back(bench):
             await server.sleep()
             await server.sleep()
             await server.wake()
+        for server in servers(bench):
+            await server.sleep()
+        await end_one(bench)
+        await everyone_there(bench)
+        for server in servers(bench):
+            await server.wake()  # one of them has never slept
+        await everyone_up(bench)
         return await bench.sample(), [member.up for member in bench.engine._members]
 
     (found,), up = bench.run(work())

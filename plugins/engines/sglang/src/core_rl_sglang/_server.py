@@ -49,11 +49,13 @@ class SglangServer(HttpServer):
         self._facts: dict[str, Any] = {"end_ids": end_ids, "context_length": context_length}
         self._samples: dict[str, int] = {}
         """Of the requests in flight."""
+        self._process_id: str | None = None
+        """Of the process that was told what follows; one that was started again knows nothing of it."""
         self._loading = False
         """Between SGLang's begin and end of an update."""
         self._group: str | None = None
-        self._asleep: int | None = None
-        """Which of its lives has given its memory away: SGLang breaks when it is to take back what it has."""
+        self._asleep = False
+        """SGLang breaks when it is to take back memory that it has."""
 
     def arguments(self) -> Mapping[str, Any]:
         found = {**self._arguments, "host": self.options.host, "port": self.port}
@@ -118,6 +120,7 @@ class SglangServer(HttpServer):
     async def begin_update(self) -> None:
         """What is in flight is computed anew afterwards: keys and values of older weights are not kept."""
         await self.pause("retract")
+        await self._meet()
         if self._loading:  # an update before this one was not ended
             await self._end_loading()
         await self._ask("begin")
@@ -167,14 +170,21 @@ class SglangServer(HttpServer):
         return found
 
     async def sleep(self) -> None:
-        if self._asleep != self.restarts:
+        await self._meet()
+        if not self._asleep:
             await self.client.post("/release_memory_occupation", {})
-            self._asleep = self.restarts
+            self._asleep = True
 
     async def wake(self) -> None:
-        if self._asleep == self.restarts:
-            self._asleep = None
+        await self._meet()
+        if self._asleep:
+            self._asleep = False
             await self.client.post("/resume_memory_occupation", {})
+
+    async def _meet(self) -> None:
+        found = (await self._ask("process"))["id"]
+        if found != self._process_id:
+            self._process_id, self._loading, self._group, self._asleep = found, False, None, False
 
     async def _ask(self, method: str) -> dict[str, Any]:
         return _calls.unpacked(await self.client.post("/get_weights_by_name", _calls.question(method)))

@@ -6,6 +6,7 @@ SGLang's own ways to load (from a folder, from a group) end in the model's `load
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,8 @@ class Weights:
 
 
 WEIGHTS = Weights()
+PROCESS = secrets.token_hex(8)
+"""No other process is called so, on whatever machine."""
 
 
 def load(original: Callable[..., Any], updater: Any, named_tensors: Any, load_format: str | None = None) -> tuple[bool, str]:
@@ -82,6 +85,8 @@ def answer(original: Callable[..., Any], worker: Any, request: Any) -> Any:
         from core_rl_sglang.extension import missing_hooks
 
         return packed({"missing": missing_hooks()})
+    if method == "process":
+        return packed({"id": PROCESS})
     if method == "begin":
         WEIGHTS.begin(worker.model_runner.model)
         return packed({})

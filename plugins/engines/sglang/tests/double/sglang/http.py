@@ -172,6 +172,8 @@ class Double:
         self.groups[place.name] = await asyncio.to_thread(join, place)
 
     async def destroy_weights_update_group(self, body):
+        if body["group_name"] not in self.groups:
+            refuse("The group to be destroyed does not exist.")
         leave(self.groups.pop(body["group_name"]))
 
     async def update_weights_from_distributed(self, body):
