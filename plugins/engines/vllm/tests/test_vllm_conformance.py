@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 ON_CPU = {
-    "args": {"max_model_len": 256, "enforce_eager": True, "max_num_seqs": 16},
+    "args": {"max_model_len": 256, "enforce_eager": True, "max_num_seqs": 16, "max_num_batched_tokens": 512},
     "env": {"VLLM_CPU_KVCACHE_SPACE": "1"},
 }
 

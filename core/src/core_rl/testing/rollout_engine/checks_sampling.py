@@ -132,6 +132,17 @@ async def many_in_flight(bench: RolloutBench) -> None:
     expect(sum(len(c.tokens) for (c,) in found) == 4 * 256, "tokens were lost")
 
 
+async def long_prompts(bench: RolloutBench) -> None:
+    """Long prompts at once, more than an engine computes in one step, are answered each as if alone."""
+    params = attrs.evolve(FREE, max_new_tokens=4)
+    prompts = [[3 + (k * place) % 11 for place in range(1, 201)] for k in range(1, 25)]
+    found = await asyncio.gather(*(bench.sample(params, prompt=prompt, n=2, seed=k) for k, prompt in enumerate(prompts)))
+    for prompt, completions in list(zip(prompts, found, strict=True))[::6]:
+        bench.compare("long_prompts", completions, params, prompt=prompt)
+    alone = await bench.sample(params, prompt=prompts[-1], n=2, seed=len(prompts) - 1)
+    expect([c.tokens for c in alone] == [c.tokens for c in found[-1]], "a prompt is answered in another way when it is alone")
+
+
 async def scoring(bench: RolloutBench) -> None:
     """Given tokens get the model's log-probabilities, and the likeliest ones are named in order."""
     tokens = [*PROMPT, 7, 8, 9]

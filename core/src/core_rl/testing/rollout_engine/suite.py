@@ -46,6 +46,7 @@ _SAMPLING = (
     "stop_strings",
     "context",
     "many_in_flight",
+    "long_prompts",
     "scoring",
 )
 _CONTROL = ("abort_all", "keep", "retract", "abort_one", "cancelled_request")

@@ -40,7 +40,9 @@ def engine_arguments(options: VllmConfig, context: RolloutContext, folder: str) 
         found["max_model_len"] = context.model.max_length
     if options.lora_adapter is not None:
         found["enable_lora"] = True
-    if options.sleep and has_gpu():
+    if not has_gpu():
+        found["enable_chunked_prefill"] = False  # vLLM 0.32 ends there with the first part of a prompt whose request has a seed
+    elif options.sleep:
         found["enable_sleep_mode"] = True
     return found | given
 
