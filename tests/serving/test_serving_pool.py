@@ -771,6 +771,24 @@ def test_servers_stay_awake_unless_they_are_to_sleep(call):
     assert fake.log.count(call) == 0
 
 
+def test_a_server_that_is_lost_while_all_sleep_comes_back_awake():
+    """And not before the others wake: until then its memory is the trainer's."""
+    fakes = [Fake("a"), Fake("b")]
+
+    async def work(pool):
+        await pool.sleep()
+        lose(pool, "a")
+        await look(pool, "a")
+        before = list(fakes[0].log)
+        await pool.wake()
+        await look(pool, "a")
+        return before, pool._members[0].up
+
+    before, up = with_pool(fakes, work, sleep=True)
+    assert (before, up) == (["start", "sleep"], True)
+    assert fakes[0].log == ["start", "sleep", "recover", "health", "wake", "close"]
+
+
 def test_stats_count_since_the_last_call(monkeypatch):
     """Tokens, retries, and the time with anything in flight: once, however many are."""
     clock = SimpleNamespace(now=10.0)

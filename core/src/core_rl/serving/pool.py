@@ -50,6 +50,7 @@ class PoolEngine:
         self._counters: dict[str, float] = {}
         self._busy_since: float | None = None
         self._in_flight = 0
+        self._asleep = False
 
     async def start(self) -> None:
         """All at once; each one must be ready."""
@@ -248,11 +249,13 @@ class PoolEngine:
     async def sleep(self) -> None:
         """With the option `sleep`: give memory to the trainer."""
         if self.options.sleep:
+            self._asleep = True
             await self._everyone(lambda replica: replica.sleep())
 
     async def wake(self) -> None:
         """After `sleep`; servers that are awake stay so."""
         if self.options.sleep:
+            self._asleep = False
             await self._everyone(lambda replica: replica.wake())
 
     async def close(self) -> None:
@@ -298,9 +301,13 @@ class PoolEngine:
     async def _look_at(self, member: Member) -> None:
         try:
             if not member.up:
+                if self._asleep:
+                    return  # the memory that it would start with is the trainer's
                 await member.replica.recover()
             await member.replica.health()
             if not member.up:
+                if self.options.sleep:
+                    await member.replica.wake()  # it may have been asleep when it was lost
                 serves = await member.replica.version()
                 member.rise(fresh=serves == self.version)
                 self._change.set()
