@@ -39,7 +39,7 @@ VLLM = {
     "max_num_seqs": 256,
     "max_model_len": 1024,
     "max_num_batched_tokens": 2048,
-    "enable_chunked_prefill": False,
+    "enable_chunked_prefill": False,  # as the plugin has it on a CPU; vLLM by itself ends there, beside seeds
 }
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "HF_HUB_OFFLINE": "1"}
 
